@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * port.h - the little that crypto/ needs from its surroundings; the only #ifdef __KERNEL__ here.
+ */
+#ifndef SITS_CRYPTO_PORT_H
+#define SITS_CRYPTO_PORT_H
+
+#ifdef __KERNEL__
+
+#include <linux/errno.h>
+#include <linux/string.h>
+#include <linux/types.h>
+
+#define sits_wipe(p, n) memzero_explicit(p, n)
+
+#else
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef SITS_CRYPTO_TYPES
+#define SITS_CRYPTO_TYPES
+typedef uint8_t u8;
+typedef uint32_t u32;
+typedef uint64_t u64;
+#endif
+
+#define sits_wipe(p, n) explicit_bzero(p, n)
+
+#endif
+
+/* Unaligned loads and stores of either byte order. */
+static inline u32 sits_get_be32(const u8 *p)
+{
+	return (u32)p[0] << 24 | (u32)p[1] << 16 | (u32)p[2] << 8 | p[3];
+}
+
+static inline void sits_put_be32(u8 *p, u32 v)
+{
+	p[0] = (u8)(v >> 24);
+	p[1] = (u8)(v >> 16);
+	p[2] = (u8)(v >> 8);
+	p[3] = (u8)v;
+}
+
+static inline u64 sits_get_be64(const u8 *p)
+{
+	return (u64)sits_get_be32(p) << 32 | sits_get_be32(p + 4);
+}
+
+static inline void sits_put_be64(u8 *p, u64 v)
+{
+	sits_put_be32(p, (u32)(v >> 32));
+	sits_put_be32(p + 4, (u32)v);
+}
+
+static inline u32 sits_get_le32(const u8 *p)
+{
+	return (u32)p[3] << 24 | (u32)p[2] << 16 | (u32)p[1] << 8 | p[0];
+}
+
+static inline void sits_put_le32(u8 *p, u32 v)
+{
+	p[0] = (u8)v;
+	p[1] = (u8)(v >> 8);
+	p[2] = (u8)(v >> 16);
+	p[3] = (u8)(v >> 24);
+}
+
+static inline u64 sits_get_le64(const u8 *p)
+{
+	return (u64)sits_get_le32(p + 4) << 32 | sits_get_le32(p);
+}
+
+static inline void sits_put_le64(u8 *p, u64 v)
+{
+	sits_put_le32(p, (u32)v);
+	sits_put_le32(p + 4, (u32)(v >> 32));
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * sealed.h - the sealed file, version 1: its header page, and opening and sealing of chunks.
+ *
+ * Freestanding and shared by the kernel module and libsits; docs/sealed-file.md has every byte.
+ * Callers do the reading and writing.
+ *
+ * The immutable header (magic to model id) is bound into every chunk's associated data together
+ * with the chunk's number and whether it is the last. The wrapped file key stays outside it, so that
+ * rewrapping touches the header page alone; the wrap's own tag authenticates the whole header page.
+ */
+#ifndef SITS_CRYPTO_SEALED_H
+#define SITS_CRYPTO_SEALED_H
+
+#include "crypto/port.h"
+#include "crypto/sm3.h"
+#include "crypto/sm4.h"
+
+#define SITS_SEALED_HDR_BYTES	4096
+#define SITS_SEALED_ALIGN	4096
+#define SITS_SEALED_CHUNK_MIN	4096u
+#define SITS_SEALED_CHUNK_MAX	(16u << 20)
+#define SITS_SEALED_KEY_ID_LEN	16
+#define SITS_SEALED_MODEL_ID_MAX 128	/* with NUL */
+#define SITS_SEALED_SUITE_GCM	1
+#define SITS_SEALED_SUITE_ECB	240
+
+/* What the header says, after its form was checked; nothing in it is authentic before sits_sealed_unwrap(). */
+struct sits_sealed_hdr {
+	u32 version, suite, chunk_bytes;
+	u64 plain_bytes, model_version;
+	u64 nr_chunks;		/* at least 1: an empty file has one empty last chunk (0 for ECB and empty) */
+	u64 tags_off, tags_bytes;	/* tag table */
+	u64 data_off, data_bytes;	/* ciphertext: data_bytes == plain_bytes (ECB: rounded up to 16) */
+	u64 file_bytes;		/* exact size of the whole file */
+	u8 key_id[SITS_SEALED_KEY_ID_LEN];
+	char model_id[SITS_SEALED_MODEL_ID_MAX];
+};
+
+/* An opened file: what is needed to open or seal chunks. Secret: wipe with sits_wipe(). */
+struct sits_sealed_file {
+	struct sits_sealed_hdr hdr;
+	struct sits_gcm_key key;	/* the file key */
+	u8 salt[8];
+	u8 hdr_digest[SITS_SM3_LEN];	/* SM3 of the immutable header: part of every chunk's AAD */
+};
+
+/** sits_sealed_key_id() - The id of a key-encryption key: a truncated SM3 with a label. */
+void sits_sealed_key_id(const u8 kek[SITS_SM4_KEY_LEN], u8 id[SITS_SEALED_KEY_ID_LEN]);
+
+/**
+ * sits_sealed_parse() - Check a header page's form (magic, version, sizes that add up, reserved bytes zero).
+ * Return: 0; -EBADMSG no sealed file or malformed; -EPROTONOSUPPORT unknown version or suite. *why (may be NULL):
+ * static words naming the field.
+ */
+int sits_sealed_parse(const u8 page[SITS_SEALED_HDR_BYTES], struct sits_sealed_hdr *hdr, const char **why);
+
+/**
+ * sits_sealed_unwrap() - Parse, authenticate the header under the key-encryption key and unwrap the file key.
+ * Return: as parse; -ENOKEY where the header names another key; -EBADMSG where it does not verify.
+ */
+int sits_sealed_unwrap(const u8 page[SITS_SEALED_HDR_BYTES], const u8 kek[SITS_SM4_KEY_LEN],
+		       struct sits_sealed_file *f, const char **why);
+
+/**
+ * sits_sealed_init() - Make the header page of a new file (suite 1).
+ * @random: 8 bytes salt, 16 bytes file key, 12 bytes wrap nonce, from a CSPRNG; secret
+ * Return: 0; -EINVAL for a chunk size, length or model id out of range.
+ */
+#define SITS_SEALED_RANDOM_LEN 36
+int sits_sealed_init(struct sits_sealed_file *f, u8 page[SITS_SEALED_HDR_BYTES], const u8 kek[SITS_SM4_KEY_LEN],
+		     const u8 random[SITS_SEALED_RANDOM_LEN], u32 chunk_bytes, u64 plain_bytes,
+		     const char *model_id, u64 model_version);
+
+/** sits_sealed_rewrap() - Rewrite the page's wrap under new_kek with a fresh nonce; the rest stays. */
+int sits_sealed_rewrap(u8 page[SITS_SEALED_HDR_BYTES], const u8 old_kek[SITS_SM4_KEY_LEN],
+		       const u8 new_kek[SITS_SM4_KEY_LEN], const u8 nonce[SITS_GCM_IV_LEN], const char **why);
+
+/** sits_sealed_chunk_len() - Plaintext bytes of chunk i < nr_chunks. */
+size_t sits_sealed_chunk_len(const struct sits_sealed_hdr *hdr, u64 i);
+
+/** sits_sealed_chunk_open() - Decrypt chunk i in place. Return: 0; -EBADMSG (buf is wiped). ECB suites: no tag. */
+int sits_sealed_chunk_open(const struct sits_sealed_file *f, u64 i, u8 *buf, const u8 tag[SITS_GCM_TAG_LEN]);
+/** sits_sealed_chunk_seal() - Encrypt chunk i in place and give its tag. */
+void sits_sealed_chunk_seal(const struct sits_sealed_file *f, u64 i, u8 *buf, u8 tag[SITS_GCM_TAG_LEN]);
+
+/* The file's digest: SM3 over the immutable header and the tag table, fed in order. */
+void sits_sealed_digest_init(struct sits_sm3 *s, const u8 page[SITS_SEALED_HDR_BYTES]);
+
+#endif

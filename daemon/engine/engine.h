@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * engine.h - a model, its KV pages and the iteration-level batch that runs over them.
+ *
+ * One thread owns an engine and calls everything but sits_engine_cancel(). A step packs tokens
+ * of all active requests (decode tokens first, then prefill chunks up to the token budget) into
+ * one pass over the weights.
+ */
+#ifndef SITS_ENGINE_H
+#define SITS_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/diag.h"
+#include "daemon/engine/sampler.h"
+
+struct sits_model;		/* daemon/model/model.h */
+struct sits_gen_result;
+struct sits_engine;
+
+/**
+ * struct sits_engine_opts - sizes of an engine; 0 takes the default.
+ * @threads: compute threads, the caller's one included; 0 means one per usable core
+ * @max_seqs: requests running at once (default 64)
+ * @token_budget: tokens per step over all requests (default 256)
+ * @kv_bytes: bytes of KV pages (default: enough for max_seqs x 512 tokens, at least one full context)
+ * @context: longest sequence, at most the model's own
+ * @pin: 1 pins compute threads to cores
+ * @isa: backend name; NULL picks
+ */
+struct sits_engine_opts {
+	uint32_t threads;
+	uint32_t max_seqs;
+	uint32_t token_budget;
+	uint32_t context;
+	uint64_t kv_bytes;
+	int pin;
+	const char *isa;
+};
+
+/* What a request hears, always from the engine's thread, inside sits_engine_step(). */
+struct sits_gen_sink {
+	/* Whole UTF-8 characters; nr_tokens tokens stand behind them (0 is possible). */
+	void (*text)(void *arg, const char *bytes, size_t len, uint32_t nr_tokens);
+	/* The end, exactly once: status 0 or -errno (with words in diag), finish SITS_FINISH_*. */
+	void (*done)(void *arg, const struct sits_gen_result *res);
+	/* Optional, for tests and tools: logits [vocab] f32 of each sampled position; borrowed. */
+	void (*logits)(void *arg, const float *logits, size_t vocab);
+	void *arg;
+};
+
+struct sits_gen_result {
+	int status;		/* 0; -ENOSPC out of KV pages; -EDOM not-finite logits; ... */
+	uint32_t finish;	/* SITS_FINISH_* of sits/infer.h */
+	uint32_t prompt_tokens, completion_tokens;
+	uint64_t arrival_ns, start_ns, first_token_ns, end_ns;	/* CLOCK_MONOTONIC; 0 = never came */
+	const char *why;	/* words for status != 0; borrowed during the call */
+};
+
+struct sits_gen_params {
+	const int32_t *prompt;	/* copied */
+	size_t nr_prompt;	/* >= 1 */
+	uint32_t max_tokens;	/* 0: what fits the context */
+	bool ignore_eos;
+	struct sits_sampling sampling;
+	const char *const *stop;	/* copied; [nr_stop] strings */
+	const size_t *stop_len;
+	size_t nr_stop;
+	uint32_t sched_class;	/* SITS_CLASS_* */
+};
+
+int sits_engine_create(const struct sits_model *m, const struct sits_engine_opts *opts,
+		       struct sits_engine **out, struct sits_diag *diag);
+void sits_engine_destroy(struct sits_engine *e);	/* ends every request with -ESHUTDOWN */
+
+/** sits_engine_submit() - Queue a request. @id: out, unique. Return: 0; -EMSGSIZE where the prompt does not
+ * fit the context (never cut silently); -EINVAL; -ENOSPC where it could never get its pages; -ENOMEM. */
+int sits_engine_submit(struct sits_engine *e, const struct sits_gen_params *p,
+		       const struct sits_gen_sink *sink, uint64_t *id, struct sits_diag *diag);
+
+/** sits_engine_cancel() - End a request: its pages are free and done() has been called by the end of the
+ * next step; a step under way stops working on a prefill between layers. Context: any thread. Unknown ids are ignored. */
+void sits_engine_cancel(struct sits_engine *e, uint64_t id);
+
+/** sits_engine_step() - Run one iteration. Return: requests still unfinished; 0 means idle; -errno on a
+ * fault of the engine itself. */
+int sits_engine_step(struct sits_engine *e);
+
+struct sits_engine_stats {
+	uint64_t steps, prompt_tokens, generated_tokens, preemptions, nonfinite;
+	uint32_t running, waiting, pages_total, pages_used, threads;
+	const char *isa;
+};
+void sits_engine_get_stats(const struct sits_engine *e, struct sits_engine_stats *s);
+
+#endif

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: MIT
+# Tests. tests/unit/ROOM/foo_test.c becomes a program that prints TAP (cmocka); it may use every
+# room. Executable files tests/**/*.t print TAP themselves. tests/bench/*_bench.c are benchmarks.
+UNIT_SRCS := $(sort $(shell find tests/unit tests/abi -name '*_test.c' 2>/dev/null))
+UNIT_BINS := $(UNIT_SRCS:%.c=$(O)/%)
+BENCH_BINS := $(patsubst %.c,$(O)/%,$(sort $(wildcard tests/bench/*_bench.c)))
+TESTS += $(UNIT_BINS) $(sort $(shell find tests -name '*.t' 2>/dev/null))
+BENCHES += $(BENCH_BINS)
+TEST_LIBS := $(O)/libsitsd.a $(O)/libkernels.a $(O)/libsits.a
+
+$(UNIT_BINS) $(BENCH_BINS): $(O)/%: $(O)/%.o $(TEST_LIBS)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -lcmocka -lcrypto $(DAEMON_LIBS) $(LIB_LIBS)
+
+.SECONDARY: $(UNIT_BINS:%=%.o) $(BENCH_BINS:%=%.o)
+.PHONY: tests
+tests: all $(UNIT_BINS) $(BENCH_BINS)
