@@ -59,6 +59,47 @@ $(O)/%.a:
 -include $(patsubst %.o,%.d,$(CRYPTO_OBJS) $(LIB_OBJS) $(KERNEL_OBJS) $(DAEMON_OBJS))
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
-.PHONY: clean
+.PHONY: help run test check bench deps install clean
+help:
+	@echo 'make                 build everything into $(O)'
+	@echo 'make run             seal a small real model, serve it, ask it something'
+	@echo '                     MODEL=path PROMPT=text RUN_ARGS="--json -n 32 --temp 0"'
+	@echo 'make test            install what is missing, run every test'
+	@echo 'make check           the tests alone, on what is built here [MATCH=text]'
+	@echo 'make bench           measure, beside the peers [BENCH=name]; build/bench/results.jsonl'
+	@echo 'make fuzz            10 million executions of each reader [FUZZ=name] [RUNS=n]'
+	@echo 'make kmod            the kernel modules [KDIR=kernel build directory]'
+	@echo 'make install         into $$DESTDIR$$PREFIX (default /usr/local)'
+	@echo 'make clean           remove build/'
+	@echo 'Variables: CC=gcc|clang, SAN=1 (ASan and UBSan), O=dir (objects), V=1 (show commands)'
+
+# Standard output belongs to the answer.
+run:
+	@scripts/install-deps run >&2
+	@$(MAKE) --no-print-directory -j$$(nproc) all >&2
+	@BUILD=$(O) scripts/run
+
+test:
+	@scripts/install-deps test
+	@tests/all
+
+check: tests
+	@tests/all --here "$(O)" $(if $(MATCH),--match "$(MATCH)")
+
+bench:
+	@scripts/install-deps bench
+	@$(MAKE) --no-print-directory -j$$(nproc) all bench-programs
+	@tests/bench/run $(if $(BENCH),--bench "$(BENCH)") --build "$(O)"
+
+PREFIX ?= /usr/local
+install: all install-libsits
+	install -D -m 0755 $(O)/sits $(DESTDIR)$(PREFIX)/bin/sits
+	install -D -m 0755 $(O)/sitsd $(DESTDIR)$(PREFIX)/sbin/sitsd
+	install -D -m 0644 packaging/sitsd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sitsd.service
+	install -D -m 0644 packaging/sitsd.yaml $(DESTDIR)$(PREFIX)/share/sits/sitsd.yaml
+	for m in man/*.[1578]; do \
+		install -D -m 0644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; \
+	done
+
 clean:
 	$(Q)rm -rf build

@@ -13,5 +13,11 @@ $(UNIT_BINS) $(BENCH_BINS): $(O)/%: $(O)/%.o $(TEST_LIBS)
 	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -lcmocka -lcrypto $(DAEMON_LIBS) $(LIB_LIBS)
 
 .SECONDARY: $(UNIT_BINS:%=%.o) $(BENCH_BINS:%=%.o)
-.PHONY: tests
-tests: all $(UNIT_BINS) $(BENCH_BINS)
+.PHONY: tests unit-tests bench-programs list-tests
+unit-tests: $(UNIT_BINS)
+bench-programs: $(BENCH_BINS)
+tests: all unit-tests bench-programs
+
+# For tests/all: what there is to run.
+list-tests:
+	@printf '%s\n' $(TESTS)
