@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/*
+ * matmul.c - reference: weights to f32, activations to their prepared form, and the product.
+ *
+ * Quantised weights meet activations quantised to 8 bits in groups of 32, summed as quant.h
+ * lays down. F32, F16 and BF16 weights meet f32 activations, summed in double.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/quant.h"
+#include "kernels/ref/ref.h"
+
+static float load_float(uint32_t wtype, const uint8_t *row, size_t k)
+{
+	uint32_t bits;
+
+	switch (wtype) {
+	case SITS_F32:
+		bits = sits_ld32(row + 4 * k);
+		return sits_bits_f32(bits);
+	case SITS_F16:
+		return sits_ld_f16(row + 2 * k);
+	default:
+		return sits_bf16_to_f32(sits_ld16(row + 2 * k));
+	}
+}
+
+void sits_ref_dequant(uint32_t wtype, const void *src, float *dst, size_t n)
+{
+	struct sits_group g;
+
+	if (!sits_dtype_is_quant(wtype)) {
+		for (size_t k = 0; k < n; k++)
+			dst[k] = load_float(wtype, src, k);
+		return;
+	}
+	for (size_t i = 0; i < n / SITS_QG; i++) {
+		sits_group_load(wtype, src, i, &g);
+		sits_group_dequant(&g, dst + i * SITS_QG);
+	}
+}
+
+size_t sits_ref_act_row_bytes(uint32_t wtype, size_t K)
+{
+	return sits_cpu_act_row_bytes(wtype, K);
+}
+
+uint32_t sits_ref_act_class(uint32_t wtype)
+{
+	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q8 : SITS_ACT_F32;
+}
+
+/* Symmetric 8-bit: d = max |x| / 127, q = x / d rounded to nearest even. */
+static void quantise(const float *x, struct sits_q8 *out)
+{
+	uint32_t top = 0;
+	int half[2] = { 0, 0 }, sum;
+	float id;
+
+	memset(out, 0, sizeof(*out));
+	for (int i = 0; i < SITS_QG; i++) {	/* as integers, NaN > Inf > any number */
+		uint32_t a = sits_f32_bits(x[i]) & 0x7fffffff;
+
+		top = a > top ? a : top;
+	}
+	if (top >= 0x7f800000) {
+		out->d = NAN;
+		out->s = NAN;
+		return;
+	}
+	if (sits_bits_f32(top) < SITS_Q8_TINY)
+		return;
+	out->d = sits_bits_f32(top) / 127.0f;
+	id = 1.0f / out->d;
+	for (int i = 0; i < SITS_QG; i++) {
+		out->q[i] = (int8_t)lrintf(x[i] * id);
+		half[i / 16] += out->q[i];
+	}
+	sum = half[0] + half[1];
+	out->s = out->d * (float)sum;
+	out->off8 = -8 * sum;
+	out->off16 = -16 * sum;
+	out->off128 = -128 * sum;
+	out->off32[0] = -32 * half[0];
+	out->off32[1] = -32 * half[1];
+}
+
+void sits_ref_act_prepare(uint32_t wtype, const float *x, size_t ldx, size_t T, size_t K, void *out)
+{
+	size_t row = sits_cpu_act_row_bytes(wtype, K);
+
+	for (size_t t = 0; t < T; t++) {
+		uint8_t *o = (uint8_t *)out + t * row;
+
+		if (!sits_dtype_is_quant(wtype)) {
+			memcpy(o, x + t * ldx, K * sizeof(float));
+			memset(o + K * sizeof(float), 0, row - K * sizeof(float));
+			continue;
+		}
+		for (size_t g = 0; g < K / SITS_QG; g++)
+			quantise(x + t * ldx + g * SITS_QG, (struct sits_q8 *)o + g);
+	}
+}
+
+static float add_group(float acc, const struct sits_group *w, const struct sits_q8 *x)
+{
+	int dot[2] = { 0, 0 };
+
+	for (int i = 0; i < 16; i++) {
+		dot[0] += (w->q[i] - w->off) * x->q[i];
+		dot[1] += (w->q[i + 16] - w->off) * x->q[i + 16];
+	}
+	if (w->off == 32) {	/* Q6_K: the halves have scales of their own */
+		acc = fmaf((float)dot[0], w->sc[0] * x->d, acc);
+		return fmaf((float)dot[1], w->sc[1] * x->d, acc);
+	}
+	acc = fmaf((float)(dot[0] + dot[1]), w->sc[0] * x->d, acc);
+	return w->has_min ? fmaf(w->mn, x->s, acc) : acc;
+}
+
+static void row_quant(const struct sits_matmul *mm, const uint8_t *w, size_t n)
+{
+	struct sits_group g;
+
+	for (size_t t = 0; t < mm->T; t++)
+		mm->y[t * mm->ldy + n] = 0;
+	for (size_t i = 0; i < mm->K / SITS_QG; i++) {
+		sits_group_load(mm->wtype, w, i, &g);
+		for (size_t t = 0; t < mm->T; t++) {
+			const uint8_t *x = (const uint8_t *)mm->x + t * mm->x_row_bytes;
+			float *y = &mm->y[t * mm->ldy + n];
+
+			*y = add_group(*y, &g, (const struct sits_q8 *)x + i);
+		}
+	}
+}
+
+static void row_float(const struct sits_matmul *mm, const uint8_t *w, size_t n)
+{
+	for (size_t t = 0; t < mm->T; t++) {
+		const float *x = (const float *)((const uint8_t *)mm->x + t * mm->x_row_bytes);
+		double sum = 0;
+
+		for (size_t k = 0; k < mm->K; k++)
+			sum += (double)load_float(mm->wtype, w, k) * (double)x[k];
+		mm->y[t * mm->ldy + n] = (float)sum;
+	}
+}
+
+void sits_ref_matmul(const struct sits_matmul *mm)
+{
+	for (size_t n = mm->n0; n < mm->n1; n++) {
+		const uint8_t *w = (const uint8_t *)mm->w + n * mm->w_row_bytes;
+
+		if (sits_dtype_is_quant(mm->wtype))
+			row_quant(mm, w, n);
+		else
+			row_float(mm, w, n);
+	}
+}
