@@ -89,17 +89,20 @@ int sits_region_create(struct sits_ctx *ctx, const struct sits_region_opts *opts
 void sits_region_destroy(struct sits_region *region);
 
 /** sits_region_data() - The mapping: 64-byte aligned, at least len_bytes long, valid until
- * destroy. Writable before sits_region_seal(), read-only after. NULL while a load into
+ * destroy, also across sits_region_seal(). Writable before it, read-only after; of PROTECTED, read-only
+ * always (it is filled by a load). NULL while a load into
  * it is unfinished or has failed. */
 void *sits_region_data(const struct sits_region *region);
 
 /** sits_region_len() - len_bytes as asked for at creation. */
 uint64_t sits_region_len(const struct sits_region *region);
 
-/** sits_region_fd() - The file descriptor behind it; borrowed, do not close. */
+/** sits_region_fd() - The file descriptor behind it; borrowed, do not close. Whoever gets it can read
+ * and map it read-only, never write it. -EBUSY while a load into it is unfinished or has failed. */
 int sits_region_fd(const struct sits_region *region);
 
-/** sits_region_seal() - Make it immutable for everyone, for good. Return: 0; -EBUSY while a load runs. */
+/** sits_region_seal() - Make it immutable for everyone, for good. Return: 0; -EBUSY while a load runs;
+ * -ENODATA where the last load into it failed. */
 int sits_region_seal(struct sits_region *region);
 
 /** sits_region_info() - Fill @info with what effectively holds. Return: 0 or -errno. */

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libsits/internal.h - what the files of libsits share and nobody else sees.
+ *
+ * A provider (kernel: /dev/sits, user: this process and unix sockets) is a table of functions
+ * chosen once in sits_open(). The public functions check their arguments, keep the state that
+ * does not depend on the provider, and call through the table; a provider embeds the structs
+ * below at the head of its own.
+ */
+#ifndef SITS_INTERNAL_H
+#define SITS_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sits/context.h"
+#include "sits/queue.h"
+#include "sits/region.h"
+
+#pragma GCC visibility push(hidden)
+
+#define SITS_HUGE_BYTES		(2u << 20)
+#define SITS_NSEC_PER_SEC	1000000000ull
+#define SITS_NSEC_PER_MSEC	1000000ull
+
+#define SITS_MIN(a, b)		((a) < (b) ? (a) : (b))
+#define SITS_MAX(a, b)		((a) > (b) ? (a) : (b))
+
+/* ------------------------------------------------------------------ providers */
+
+/**
+ * struct sits_provider - one implementation behind the API.
+ * @id: SITS_PROVIDER_*
+ * @name: what sits_provider_name() answers
+ * @probe: 0 where it can be used here; else -errno, and one ERR line where @forced says that
+ *         the caller asked for this provider by name
+ * @region_create: @opts checked; allocates the region and sets its @data, @fd and @mapped_bytes
+ * @queue_create: @channel_open: arguments checked
+ *
+ * The table is constant; the objects it makes are owned by their creators.
+ */
+struct sits_provider {
+	uint32_t id;
+	const char *name;
+	int (*probe)(struct sits_ctx *ctx, bool forced);
+	int (*region_create)(struct sits_ctx *ctx, const struct sits_region_opts *opts,
+			     struct sits_region **out);
+	int (*queue_create)(struct sits_ctx *ctx, const struct sits_queue_opts *opts,
+			    struct sits_queue **out);
+	int (*channel_open)(struct sits_ctx *ctx, const char *name, uint64_t arena_bytes,
+			    struct sits_channel **out);
+};
+
+extern const struct sits_provider sits_provider_user;
+
+/* Allocated by sits_open(), freed by sits_close(); constant in between. */
+struct sits_ctx {
+	const struct sits_provider *provider;
+	char *run_dir;
+	void (*log)(void *log_arg, int severity, const char *line);
+	void *log_arg;
+};
+
+/**
+ * sits_log() - Send one line to the context's callback; never called with secrets.
+ * @ctx: borrowed; NULL drops the line
+ * @severity: SITS_LOG_*
+ * @fmt: printf format, no newline; cut at 1023 bytes
+ *
+ * Context: any thread, no locks taken; errno is preserved.
+ */
+void sits_log(const struct sits_ctx *ctx, int severity, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/**
+ * sits_opts_copy() - Copy an option struct that starts with its size, as copy_struct_from_user().
+ * @dst: @dst_size: this library's idea of it; the tail the caller lacks is zeroed
+ * @src: the caller's; borrowed
+ * @min_size: size of the struct in the first release
+ *
+ * Return: 0; -EINVAL where the size is below @min_size, or bytes beyond @dst_size are not zero.
+ */
+int sits_opts_copy(void *dst, size_t dst_size, const void *src, size_t min_size);
+
+/** sits_now_ns() - CLOCK_MONOTONIC. */
+uint64_t sits_now_ns(void);
+
+/* -------------------------------------------------------------------- regions */
+
+enum sits_region_state {
+	SITS_REGION_OPEN,	/* plain memory of the caller's */
+	SITS_REGION_LOADING,	/* between load_begin and load_finish or load_fail */
+	SITS_REGION_FAILED,	/* a load failed: wiped, may be loaded again */
+	SITS_REGION_SEALED,	/* for good */
+};
+
+/**
+ * struct sits_region_ops - what a provider does to its regions. Called with region->lock held,
+ * but for @destroy.
+ * @destroy: wipe, unmap, close and free
+ * @set_writable: make the owner's mapping writable, or read-only
+ * @wipe: overwrite all of it; the mapping is writable
+ * @seal: make it read-only for everyone for good
+ * @info: fill the effective facts; the caller has filled len, kind and digest
+ */
+struct sits_region_ops {
+	void (*destroy)(struct sits_region *region);
+	int (*set_writable)(struct sits_region *region, bool writable);
+	void (*wipe)(struct sits_region *region);
+	int (*seal)(struct sits_region *region);
+	int (*info)(const struct sits_region *region, struct sits_region_info *info);
+};
+
+/* Allocated by the provider's region_create, freed by its destroy. @lock guards @state and
+ * @digest; all else is constant after creation. */
+struct sits_region {
+	struct sits_ctx *ctx;		/* borrowed */
+	const struct sits_region_ops *ops;
+	void *data;			/* the mapping, whatever the state */
+	uint64_t len_bytes;
+	uint64_t mapped_bytes;
+	uint32_t kind;
+	int fd;
+	char name[64];
+	pthread_mutex_t lock;
+	enum sits_region_state state;
+	uint8_t digest[32];
+};
+
+/**
+ * sits_region_load_begin() - Start a load into @region.
+ * @data: out: the memory to write, mapped_bytes of it, aligned to pages (2 MiB where the
+ *        kind asks for huge pages); valid until load_finish or load_fail, one of which must follow
+ *
+ * From here on sits_region_data() returns NULL and sits_region_fd() -EBUSY.
+ * Return: 0; -EBUSY while another load runs; -EPERM where it is sealed; -errno.
+ */
+int sits_region_load_begin(struct sits_region *region, void **data);
+
+/**
+ * sits_region_load_finish() - Everything has verified: seal it and hand it out.
+ * @digest: SM3 of the sealed file, 32 bytes; copied
+ *
+ * Return: 0; -errno, and then it has been wiped as load_fail does.
+ */
+int sits_region_load_finish(struct sits_region *region, const uint8_t *digest);
+
+/** sits_region_load_fail() - Give up a load: wipe. Unreadable until a load succeeds. */
+void sits_region_load_fail(struct sits_region *region);
+
+/* Bytes at the end of @region's mapping that lie beyond len_bytes are writable during a load. */
+static inline uint64_t sits_region_mapped(const struct sits_region *region)
+{
+	return region->mapped_bytes;
+}
+
+/**
+ * struct sits_map_facts - what /proc/self/smaps says about a range of addresses.
+ * @found_bytes: how much of the range is mapped
+ * @rss_bytes: resident
+ * @huge_bytes: mapped by entries of 2 MiB or more
+ * @page_bytes: the smallest page size in it
+ * @locked: @nodump: @nofork: @writable: hold for all of it (writable: for any)
+ */
+struct sits_map_facts {
+	uint64_t found_bytes;
+	uint64_t rss_bytes;
+	uint64_t huge_bytes;
+	uint64_t page_bytes;
+	bool locked;
+	bool hugetlb;
+	bool nodump;
+	bool nofork;
+	bool writable;
+};
+
+/** sits_map_facts() - Read them. Return: 0; -ENOENT where nothing is mapped; -errno. */
+int sits_map_facts(const void *addr, uint64_t len_bytes, struct sits_map_facts *facts);
+
+/** sits_lock_memory() - mlock(2) with words: -EPERM and one line of @severity giving RLIMIT_MEMLOCK,
+ * the need and how to raise it, @what naming the memory; other -errno likewise. */
+int sits_lock_memory(struct sits_ctx *ctx, int severity, const void *addr, uint64_t len_bytes,
+		     const char *what);
+
+#pragma GCC visibility pop
+
+#endif
