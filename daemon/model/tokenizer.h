@@ -36,12 +36,18 @@ int sits_tokenizer_create(const struct sits_gguf *g, struct sits_tokenizer **out
 void sits_tokenizer_destroy(struct sits_tokenizer *tok);
 
 #define SITS_TOK_ADD_BOS	(1u << 0)	/* prepend BOS if the model's metadata asks for one */
-#define SITS_TOK_SPECIAL	(1u << 1)	/* recognise control and user-defined tokens in the text */
+#define SITS_TOK_SPECIAL	(1u << 1)	/* recognise control tokens in the text; user-defined ones always are */
+#define SITS_TOK_ADD_EOS	(1u << 2)	/* append EOS if the metadata asks for one; not before generation */
 
 /**
  * sits_tokenizer_encode() - Append the ids of @text to @out.
  * @text: @len: any bytes; invalid UTF-8 is handled as the model's reference implementation does
- * Return: 0; -ENOMEM. On failure @out is as before.
+ *
+ * Without SITS_TOK_SPECIAL no text becomes a control token, however the vocabulary is built.
+ * Time grows as n log n with the text, whatever it is.
+ *
+ * Return: 0; -ENOMEM; -E2BIG for more than 512 MiB; -EIO where the regex engine gave up (never
+ * seen; no text is dropped). On failure @out is as before.
  */
 int sits_tokenizer_encode(const struct sits_tokenizer *tok, const char *text, size_t len,
 			  uint32_t flags, struct sits_tokens *out);

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+/*
+ * tok_spm.c - SentencePiece BPE: characters are symbols, and the pair whose joint token has the
+ * highest score merges first. A character that is no token becomes its bytes.
+ *
+ * The vocabulary writes a space as U+2581. Nothing else is normalised: no model that ships
+ * as a GGUF of this kind asks for it.
+ */
+#include "daemon/model/tok.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY_SCORES	"tokenizer.ggml.scores"
+#define SPACE_MARK	"\xe2\x96\x81"	/* U+2581 */
+
+size_t sits_tok_spm_piece(const char *text, size_t len, char *out)
+{
+	size_t i, o = 0;
+
+	for (i = 0; i < len; i++) {
+		if (len - i >= 3 && !memcmp(text + i, SPACE_MARK, 3)) {
+			out[o++] = ' ';
+			i += 2;
+		} else {
+			out[o++] = text[i];
+		}
+	}
+	return o;
+}
+
+static int read_scores(struct sits_tok_spm *m, const struct sits_tok_vocab *v, const struct sits_gguf *g,
+		       struct sits_diag *diag)
+{
+	struct sits_gguf_array a;
+	uint32_t i;
+	int32_t whole;
+	int ret;
+
+	ret = sits_gguf_get_array(g, KEY_SCORES, &a);
+	if (ret || (a.type != SITS_GGUF_F32 && a.type != SITS_GGUF_I32))
+		return sits_diag_fail(diag, -EBADMSG, KEY_SCORES ": %s", ret == -ENOENT ? "missing" :
+				      "not an array of 32-bit floats or integers");
+	if (a.nr != v->nr)
+		return sits_diag_fail(diag, -EBADMSG, KEY_SCORES ": %llu scores for %u tokens",
+				      (unsigned long long)a.nr, v->nr);
+	m->score = malloc((size_t)v->nr * sizeof(*m->score));
+	if (!m->score)
+		return -ENOMEM;
+	memcpy(m->score, a.data, (size_t)v->nr * sizeof(*m->score));
+	for (i = 0; i < v->nr; i++) {
+		if (a.type == SITS_GGUF_I32) {
+			memcpy(&whole, &m->score[i], sizeof(whole));
+			m->score[i] = (float)whole;
+		}
+		if (!isfinite(m->score[i]))
+			return sits_diag_fail(diag, -EBADMSG, KEY_SCORES ": the score of token %u is not a finite number", i);
+	}
+	return 0;
+}
+
+int sits_tok_spm_init(struct sits_tok_spm *m, const struct sits_tok_vocab *v, int32_t unknown_id,
+		      const struct sits_gguf *g, struct sits_diag *diag)
+{
+	char text[8];
+	int ret, i;
+
+	memset(m, 0, sizeof(*m));
+	m->unknown_id = unknown_id;
+	m->add_space_prefix = true;
+	ret = sits_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &m->add_space_prefix);
+	if (ret && ret != -ENOENT)
+		return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.add_space_prefix: not a boolean");
+	for (i = 0; i < 256; i++) {
+		snprintf(text, sizeof(text), "<0x%02X>", (unsigned int)i);
+		m->byte_id[i] = sits_tok_vocab_find(v, text, 6);
+		text[0] = (char)i;
+		if (m->byte_id[i] < 0)
+			m->byte_id[i] = sits_tok_vocab_find_plain(v, text, 1);
+		if (m->byte_id[i] < 0 && unknown_id < 0)
+			return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.tokens: no token <0x%02X> and no unknown token",
+					      (unsigned int)i);
+	}
+	return read_scores(m, v, g, diag);
+}
+
+void sits_tok_spm_fini(struct sits_tok_spm *m)
+{
+	free(m->score);
+}
+
+/* A number that is smaller the higher the score. */
+static uint32_t order(float score)
+{
+	uint32_t bits;
+
+	score += 0.0f;	/* -0 is 0 */
+	memcpy(&bits, &score, sizeof(bits));
+	return bits >> 31 ? bits : ~(bits | 1u << 31);
+}
+
+static int push_pair(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+		     int32_t left)
+{
+	const struct sits_tok_symbol *l, *r;
+	struct sits_tok_item item;
+
+	if (left < 0 || s->sym[left].next < 0)
+		return 0;
+	l = &s->sym[left];
+	r = &s->sym[l->next];
+	item.size = l->len + r->len;
+	item.id = sits_tok_vocab_find_plain(v, s->text + l->pos, item.size);
+	if (item.id < 0)
+		return 0;
+	item.key = (uint64_t)order(m->score[item.id]) << 32 | (uint32_t)left;
+	return sits_tok_heap_push(&s->heap, item);
+}
+
+/* The lead byte alone says how long a character is; the text is not checked. */
+static size_t char_len(uint8_t lead)
+{
+	return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+
+/* Write the text with its spaces escaped to scratch, and cut it into characters. Return: their number. */
+static int prepare(const struct sits_tok_vocab *v, struct sits_tok_scratch *s, const char *text, size_t len,
+		   bool prefix)
+{
+	size_t i, o = 0, n = 0, step, spaces = prefix;
+	int ret;
+
+	for (i = 0; i < len; i++)
+		spaces += text[i] == ' ';
+	ret = sits_tok_scratch_reserve(s, len + 1, len + prefix + 2 * spaces);
+	if (ret)
+		return ret;
+	if (prefix) {
+		memcpy(s->text, SPACE_MARK, 3);
+		o = 3;
+	}
+	for (i = 0; i < len; i++) {
+		if (text[i] == ' ') {
+			memcpy(s->text + o, SPACE_MARK, 3);
+			o += 3;
+		} else {
+			s->text[o++] = text[i];
+		}
+	}
+	for (i = 0; i < o; i += step, n++) {
+		step = char_len((uint8_t)s->text[i]);
+		step = step < o - i ? step : o - i;
+		s->sym[n] = (struct sits_tok_symbol){
+			.id = sits_tok_vocab_find_plain(v, s->text + i, step),
+			.prev = (int32_t)n - 1, .next = (int32_t)n + 1,
+			.pos = (uint32_t)i, .len = (uint32_t)step,
+		};
+	}
+	if (n)
+		s->sym[n - 1].next = -1;
+	return (int)n;
+}
+
+static int push_symbol(const struct sits_tok_spm *m, const struct sits_tok_scratch *s,
+		       const struct sits_tok_symbol *sym, struct sits_tokens *out)
+{
+	const uint8_t *p = (const uint8_t *)s->text + sym->pos;
+	uint32_t i;
+	int ret = 0;
+
+	if (sym->id >= 0)
+		return sits_tokens_push(out, sym->id);
+	for (i = 0; i < sym->len; i++)
+		if (m->byte_id[p[i]] < 0)
+			return sits_tokens_push(out, m->unknown_id);
+	for (i = 0; i < sym->len && !ret; i++)
+		ret = sits_tokens_push(out, m->byte_id[p[i]]);
+	return ret;
+}
+
+int sits_tok_spm_encode(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+			const char *text, size_t len, bool first, struct sits_tokens *out)
+{
+	struct sits_tok_item item;
+	int32_t i, n;
+	int ret = 0;
+
+	n = prepare(v, s, text, len, first && m->add_space_prefix);
+	if (n <= 0)
+		return n;
+	for (i = 0; i < n && !ret; i++)
+		ret = push_pair(m, v, s, i);
+	while (!ret && sits_tok_heap_pop(&s->heap, &item)) {
+		int32_t left = (int32_t)(uint32_t)item.key;
+		struct sits_tok_symbol *l = &s->sym[left], *r;
+
+		/* Stale if either side has merged with something else since. */
+		if (!l->len || l->next < 0 || l->len + s->sym[l->next].len != item.size)
+			continue;
+		r = &s->sym[l->next];
+		l->id = item.id;
+		l->len = item.size;
+		l->next = r->next;
+		r->len = 0;
+		if (l->next >= 0)
+			s->sym[l->next].prev = left;
+		ret = push_pair(m, v, s, l->prev);
+		if (!ret)
+			ret = push_pair(m, v, s, left);
+	}
+	s->heap.nr = 0;
+	for (i = 0; i >= 0 && !ret; i = s->sym[i].next)
+		ret = push_symbol(m, s, &s->sym[i], out);
+	return ret;
+}
