@@ -23,10 +23,12 @@ struct sits_sampling {
 
 struct sits_sampler;
 
+/** sits_sampler_create() - @s: copied; every seed, 0 too, stands for one fixed sequence. @vocab: tokens.
+ * Return: 0; -EINVAL where a value is out of its range or not finite; -ENOMEM. */
 int sits_sampler_create(const struct sits_sampling *s, uint32_t vocab, struct sits_sampler **out);
 void sits_sampler_destroy(struct sits_sampler *s);
 /** sits_sampler_draw() - Pick a token. @logits: [vocab], borrowed, not changed; @history: prompt and
- * generated tokens so far. Return: the id; -EDOM where a logit is NaN or +Inf, or all are -Inf. */
+ * generated tokens so far. Return: the id; -EDOM where a logit is NaN or +Inf, or all are -Inf; -ENOMEM. */
 int32_t sits_sampler_draw(struct sits_sampler *s, const float *logits, const int32_t *history, size_t nr_history);
 
 #endif

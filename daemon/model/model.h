@@ -3,7 +3,7 @@
  * model.h - a loaded model: hyperparameters, named weights in place, tokenizer, chat template.
  *
  * An architecture is a file (llama.c, ...) that fills this in from the metadata, checking the shape and type
- * of every tensor, and runs the graph over the ops table. Nothing here copies weights.
+ * of every tensor; the engine's graph runs what is filled in. Nothing here copies weights.
  */
 #ifndef SITS_MODEL_H
 #define SITS_MODEL_H
@@ -32,7 +32,7 @@ struct sits_hparams {
 
 struct sits_layer {
 	struct sits_weight attn_norm, wq, wk, wv, wo, ffn_norm, w_gate, w_up, w_down;
-	struct sits_weight bq, bk, bv;	/* data NULL where the model has no biases */
+	struct sits_weight bq, bk, bv, bo, b_gate, b_up, b_down;	/* data NULL where the model has no biases */
 };
 
 struct sits_model {
@@ -48,8 +48,13 @@ struct sits_model {
 };
 
 /** sits_model_open() - From a GGUF image; @data is borrowed until close. Return: 0; -EPROTONOSUPPORT for an
- * architecture, tokenizer or feature not supported (never ignored); -EBADMSG; -ENOMEM. */
+ * architecture, tokenizer or feature not supported (never ignored); -EBADMSG; -ENOMEM. A chat template that is
+ * absent or unknown is no failure: chat is NULL then. */
 int sits_model_open(const void *data, size_t len, struct sits_model **out, struct sits_diag *diag);
-void sits_model_close(struct sits_model *m);
+void sits_model_close(struct sits_model *m);	/* NULL is allowed */
+
+/** sits_model_start_token() - What stands for an empty prompt: BOS, or where the model has none its end-of-text
+ * token, which separates documents in training; -1 where it has neither, and an empty prompt can't be served. */
+int32_t sits_model_start_token(const struct sits_model *m);
 
 #endif
