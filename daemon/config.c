@@ -809,6 +809,9 @@ int sits_config_check(const struct sits_config *c, const char *name, sits_config
 	if (c->queue.per_client > c->queue.depth)
 		report(&r, 0, "queue.per_client", "%" PRIu64 " is more than queue.depth, %" PRIu64, c->queue.per_client,
 		       c->queue.depth);
+	if (c->engine.token_budget < c->engine.max_seqs)
+		report(&r, 0, "engine.token_budget", "%" PRIu64 " is less than engine.max_seqs, %" PRIu64 ": each running request "
+		       "takes one in a step", c->engine.token_budget, c->engine.max_seqs);
 	return r.nr ? -EINVAL : 0;
 }
 

@@ -206,6 +206,10 @@ static void contradictions_are_found(void **state)
 	assert_int_equal(sits_config_check(&c, "t.yaml", hear, &h), -EINVAL);
 	assert_non_null(strstr(h.line[0], "queue.per_client: 5 is more than queue.depth, 4"));
 	sits_config_fini(&c);
+	assert_int_equal(load(&c, "engine: {max_seqs: 300}\nmodel: {path: /m, key: keyring:k}\n", &h), 0);
+	assert_int_equal(sits_config_check(&c, "t.yaml", hear, &h), -EINVAL);
+	assert_non_null(strstr(h.line[0], "engine.token_budget: 256 is less than engine.max_seqs, 300"));
+	sits_config_fini(&c);
 }
 
 static void options_override(void **state)
