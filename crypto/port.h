@@ -13,6 +13,9 @@
 
 #define sits_wipe(p, n) memzero_explicit(p, n)
 
+/* The kernel may not touch vector registers: sm4_bs128.c is left out of modules. */
+#define SITS_HAVE_VECTORS 0
+
 #else
 
 #include <errno.h>
@@ -29,6 +32,8 @@ typedef uint64_t u64;
 #endif
 
 #define sits_wipe(p, n) explicit_bzero(p, n)
+
+#define SITS_HAVE_VECTORS 1
 
 #endif
 

@@ -25,12 +25,39 @@
 #define SITS_SEALED_SUITE_GCM	1
 #define SITS_SEALED_SUITE_ECB	240
 
+/*
+ * The header page. Integers are little-endian. What is in no field is reserved and zero.
+ *
+ *	immutable, bound into every chunk	written anew by rewrapping
+ *	0	magic, 8 bytes			192	key id, 16 bytes
+ *	8	version, 4			208	wrap nonce, 12
+ *	12	suite, 4			4064	wrapped file key, 16
+ *	16	chunk bytes, 4			4080	wrap tag, 16: over bytes 0 to 4063 and the key
+ *	24	plaintext bytes, 8
+ *	32	model version, 8
+ *	40	salt, 8 (suite 240: zero)
+ *	64	model id, 128, padded with NULs
+ */
+#define SITS_SEALED_MAGIC	"\x89SITS\r\n\x1a"
+#define SITS_SEALED_OFF_VERSION		8
+#define SITS_SEALED_OFF_SUITE		12
+#define SITS_SEALED_OFF_CHUNK_BYTES	16
+#define SITS_SEALED_OFF_PLAIN_BYTES	24
+#define SITS_SEALED_OFF_MODEL_VERSION	32
+#define SITS_SEALED_OFF_SALT		40
+#define SITS_SEALED_OFF_MODEL_ID	64
+#define SITS_SEALED_IMMUTABLE_BYTES	192
+#define SITS_SEALED_OFF_KEY_ID		192
+#define SITS_SEALED_OFF_NONCE		208
+#define SITS_SEALED_OFF_WRAPPED_KEY	4064
+#define SITS_SEALED_OFF_WRAP_TAG	4080
+
 /* What the header says, after its form was checked; nothing in it is authentic before sits_sealed_unwrap(). */
 struct sits_sealed_hdr {
 	u32 version, suite, chunk_bytes;
 	u64 plain_bytes, model_version;
 	u64 nr_chunks;		/* at least 1: an empty file has one empty last chunk (0 for ECB and empty) */
-	u64 tags_off, tags_bytes;	/* tag table */
+	u64 tags_off, tags_bytes;	/* tag table; then zeros up to data_off, which readers check */
 	u64 data_off, data_bytes;	/* ciphertext: data_bytes == plain_bytes (ECB: rounded up to 16) */
 	u64 file_bytes;		/* exact size of the whole file */
 	u8 key_id[SITS_SEALED_KEY_ID_LEN];
@@ -72,16 +99,24 @@ int sits_sealed_init(struct sits_sealed_file *f, u8 page[SITS_SEALED_HDR_BYTES],
 		     const u8 random[SITS_SEALED_RANDOM_LEN], u32 chunk_bytes, u64 plain_bytes,
 		     const char *model_id, u64 model_version);
 
-/** sits_sealed_rewrap() - Rewrite the page's wrap under new_kek with a fresh nonce; the rest stays. */
+/**
+ * sits_sealed_rewrap() - Rewrite the page's wrap under new_kek with a fresh random nonce; the rest stays.
+ * Return: as sits_sealed_unwrap() under old_kek; on failure the page is as it was.
+ */
 int sits_sealed_rewrap(u8 page[SITS_SEALED_HDR_BYTES], const u8 old_kek[SITS_SM4_KEY_LEN],
 		       const u8 new_kek[SITS_SM4_KEY_LEN], const u8 nonce[SITS_GCM_IV_LEN], const char **why);
 
 /** sits_sealed_chunk_len() - Plaintext bytes of chunk i < nr_chunks. */
 size_t sits_sealed_chunk_len(const struct sits_sealed_hdr *hdr, u64 i);
 
-/** sits_sealed_chunk_open() - Decrypt chunk i in place. Return: 0; -EBADMSG (buf is wiped). ECB suites: no tag. */
+/**
+ * sits_sealed_chunk_open() - Decrypt chunk i in place.
+ * @buf: sits_sealed_chunk_len() bytes; for suite 240 rounded up to 16
+ * @tag: the chunk's entry in the tag table; suite 240: unused, may be NULL
+ * Return: 0; -EBADMSG (buf is wiped), also for i >= nr_chunks.
+ */
 int sits_sealed_chunk_open(const struct sits_sealed_file *f, u64 i, u8 *buf, const u8 tag[SITS_GCM_TAG_LEN]);
-/** sits_sealed_chunk_seal() - Encrypt chunk i in place and give its tag. */
+/** sits_sealed_chunk_seal() - Encrypt chunk i in place and give its tag. Suite 1 only: 240 is never written, buf is wiped. */
 void sits_sealed_chunk_seal(const struct sits_sealed_file *f, u64 i, u8 *buf, u8 tag[SITS_GCM_TAG_LEN]);
 
 /* The file's digest: SM3 over the immutable header and the tag table, fed in order. */

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * ghash.c - GHASH in constant time, by multiplying polynomials over GF(2) as integers with holes.
+ *
+ * An integer multiplication adds where a carry-less one XORs. If only every fourth bit of either factor
+ * may be set, and at most 15 products meet in a place, then the sums stay within their four bits, and
+ * the lowest bit of each is the XOR. So a 64-bit factor is split into four classes of bits
+ *
+ *	x = x0 + t x1 + t^2 x2 + t^3 x3,	each xr having bits 0, 4, 8 .. 60 only,
+ *
+ * and the 4 x 4 products of classes are reduced to 9 by Karatsuba's method, whose sums are XORs of
+ * classes (9 "forms" of each factor). One factor keeps to 60 bits, so that 15 is the most that meets; its top
+ * four bits multiply the other's classes apart, where nothing meets at all. The 128-bit product is three 64-bit products, by
+ * Karatsuba again. XOR of such products commutes with taking the lowest bits, so that the products of
+ * several blocks with falling powers of H are summed first, and masked, joined and reduced once.
+ *
+ * All instructions used have timing independent of data on the 64-bit machines that SITS runs on
+ * (integer multiplication included).
+ *
+ * Bit order: GHASH numbers bits from the most significant of the first byte. Loaded as big-endian numbers,
+ * polynomials appear reversed, and the 255-bit product appears shifted by one, which is the same as
+ * multiplied by t: the key is kept divided by t to make up for it.
+ *
+ * Source: NIST SP 800-38D, clause 6.
+ */
+#include "crypto/ghash.h"
+
+typedef unsigned __int128 u128_t;
+
+#define CLASS_MASK	0x1111111111111111ULL
+#define LOW_60		0x0fffffffffffffffULL
+
+/* The sums of classes that Karatsuba's method multiplies: {x0, x1}, {x2, x3}, and {x0 + x2, x1 + x3}. */
+static inline __attribute__((always_inline)) void make_forms(u64 f[SITS_GHASH_FORMS], u64 x)
+{
+	f[0] = x & CLASS_MASK;
+	f[1] = x >> 1 & CLASS_MASK;
+	f[2] = f[0] ^ f[1];
+	f[3] = x >> 2 & CLASS_MASK;
+	f[4] = x >> 3 & CLASS_MASK;
+	f[5] = f[3] ^ f[4];
+	f[6] = f[0] ^ f[3];
+	f[7] = f[1] ^ f[4];
+	f[8] = f[2] ^ f[5];
+}
+
+static inline u128_t low_bits(u128_t x)
+{
+	return x & ((u128_t)CLASS_MASK << 64 | CLASS_MASK);
+}
+
+/* Products of two-term polynomials: a b, and the middle from the product of sums. */
+static inline u128_t join(u128_t p0, u128_t p1, u128_t sums)
+{
+	return p0 ^ (p0 ^ p1 ^ sums) << 1 ^ p1 << 2;
+}
+
+/*
+ * The carry-less products of n limbs with as many of the key's, summed. @y: limbs; @h: [form][i] of
+ * the same limb of the key's powers, from index first on.
+ */
+static inline __attribute__((always_inline)) u128_t limb_products(const u64 *y, unsigned int n,
+		const u64 h[SITS_GHASH_FORMS][SITS_GHASH_AGGREGATE], unsigned int first)
+{
+	u128_t acc[SITS_GHASH_FORMS] = { 0 }, low, high, mid;
+	u64 top[4] = { 0 };
+	unsigned int i, k;
+
+	for (i = 0; i < n; i++) {
+		u64 f[SITS_GHASH_FORMS], nibble = y[i] >> 60;
+
+		make_forms(f, y[i] & LOW_60);
+		for (k = 0; k < SITS_GHASH_FORMS; k++)
+			acc[k] ^= (u128_t)f[k] * h[k][first + i];
+		top[0] ^= nibble * h[0][first + i];
+		top[1] ^= nibble * h[1][first + i];
+		top[2] ^= nibble * h[3][first + i];
+		top[3] ^= nibble * h[4][first + i];
+	}
+	for (k = 0; k < SITS_GHASH_FORMS; k++)
+		acc[k] = low_bits(acc[k]);
+	low = join(acc[0], acc[1], acc[2]);
+	high = join(acc[3], acc[4], acc[5]);
+	mid = join(acc[6], acc[7], acc[8]) ^ low ^ high;
+	return low ^ mid << 2 ^ high << 4 ^
+	       (top[0] ^ (u128_t)top[1] << 1 ^ (u128_t)top[2] << 2 ^ (u128_t)top[3] << 3) << 60;
+}
+
+/* Fold 64 coefficients of t^128 and up into the 128 below: t^128 = t^7 + t^2 + t + 1, bits reversed. */
+static inline void fold(u64 x, u64 *hi, u64 *lo)
+{
+	*hi ^= x ^ x >> 1 ^ x >> 2 ^ x >> 7;
+	*lo ^= x << 63 ^ x << 62 ^ x << 57;
+}
+
+/* y = sum of blocks[i] H^(n - i) for n pairs of big-endian words, y added to the first. */
+static inline __attribute__((always_inline)) void multiply(struct sits_ghash *g, const u8 *blocks, unsigned int n)
+{
+	u64 limb[SITS_GHASH_LIMBS][SITS_GHASH_AGGREGATE], z[4];
+	unsigned int i, first = SITS_GHASH_AGGREGATE - n;
+	u128_t hh, ll, mm;
+
+	for (i = 0; i < n; i++) {
+		limb[0][i] = sits_get_be64(blocks + 16 * i);
+		limb[1][i] = sits_get_be64(blocks + 16 * i + 8);
+		if (i == 0) {
+			limb[0][0] ^= g->y[0];
+			limb[1][0] ^= g->y[1];
+		}
+		limb[2][i] = limb[0][i] ^ limb[1][i];
+	}
+	hh = limb_products(limb[0], n, g->h[0], first);
+	ll = limb_products(limb[1], n, g->h[1], first);
+	mm = limb_products(limb[2], n, g->h[2], first) ^ hh ^ ll;
+	z[3] = (u64)(hh >> 64);
+	z[2] = (u64)hh ^ (u64)(mm >> 64);
+	z[1] = (u64)(ll >> 64) ^ (u64)mm;
+	z[0] = (u64)ll;
+	fold(z[0], &z[2], &z[1]);
+	fold(z[1], &z[3], &z[2]);
+	g->y[0] = z[3];
+	g->y[1] = z[2];
+}
+
+/* Divide by t: a shift to the left, where t^0 / t = t^127 + t^6 + t + 1. */
+static void divide(u64 out[2], u64 hi, u64 lo)
+{
+	u64 carry = 0 - (hi >> 63);
+
+	out[0] = (hi << 1 | lo >> 63) ^ (carry & 0xc200000000000000ULL);
+	out[1] = lo << 1 ^ (carry & 1);
+}
+
+void sits_ghash_key(u64 h[2], const u8 raw[16])
+{
+	divide(h, sits_get_be64(raw), sits_get_be64(raw + 8));
+}
+
+static void set_power(struct sits_ghash *g, unsigned int i, const u64 h[2])
+{
+	u64 f[SITS_GHASH_FORMS];
+	unsigned int limb, k;
+
+	for (limb = 0; limb < SITS_GHASH_LIMBS; limb++) {
+		make_forms(f, limb == 2 ? h[0] ^ h[1] : h[limb]);
+		for (k = 0; k < SITS_GHASH_FORMS; k++)
+			g->h[limb][k][i] = f[k];
+	}
+	sits_wipe(f, sizeof(f));
+}
+
+void sits_ghash_init(struct sits_ghash *g, const u64 h[2], u64 len_hint)
+{
+	unsigned int i;
+	u64 power[2];
+	u8 block[16];
+
+	memset(g->y, 0, sizeof(g->y));
+	set_power(g, SITS_GHASH_AGGREGATE - 1, h);
+	g->many = len_hint >= 16 * SITS_GHASH_AGGREGATE;
+	if (!g->many)
+		return;
+	/* The key kept is H/t, so that H/t times a block is the block times H: H^k/t becomes H^(k+1)/t. */
+	power[0] = h[0];
+	power[1] = h[1];
+	for (i = SITS_GHASH_AGGREGATE - 1; i-- > 0;) {
+		sits_put_be64(block, power[0]);
+		sits_put_be64(block + 8, power[1]);
+		memset(g->y, 0, sizeof(g->y));
+		multiply(g, block, 1);
+		power[0] = g->y[0];
+		power[1] = g->y[1];
+		set_power(g, i, power);
+	}
+	memset(g->y, 0, sizeof(g->y));
+	sits_wipe(block, sizeof(block));
+	sits_wipe(power, sizeof(power));
+}
+
+void sits_ghash_update(struct sits_ghash *g, const u8 *data, size_t len)
+{
+	u8 last[16] = { 0 };
+
+	for (; len >= 16 * SITS_GHASH_AGGREGATE && g->many; len -= 16 * SITS_GHASH_AGGREGATE) {
+		multiply(g, data, SITS_GHASH_AGGREGATE);
+		data += 16 * SITS_GHASH_AGGREGATE;
+	}
+	for (; len >= 16; len -= 16, data += 16)
+		multiply(g, data, 1);
+	if (len) {
+		memcpy(last, data, len);
+		multiply(g, last, 1);
+	}
+}
+
+void sits_ghash_final(struct sits_ghash *g, u64 aad_len, u64 text_len, u8 out[16])
+{
+	u8 lengths[16];
+
+	sits_put_be64(lengths, 8 * aad_len);
+	sits_put_be64(lengths + 8, 8 * text_len);
+	multiply(g, lengths, 1);
+	sits_put_be64(out, g->y[0]);
+	sits_put_be64(out + 8, g->y[1]);
+	sits_wipe(g, sizeof(*g));
+}
