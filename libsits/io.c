@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+/*
+ * io.c - reads and writes that are whole or failed.
+ */
+#include "libsits/io.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "libsits/internal.h"
+
+int sits_pread_all(int fd, void *buf, size_t len, uint64_t off)
+{
+	uint8_t *p = buf;
+
+	while (len) {
+		ssize_t n = pread(fd, p, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -ENODATA;
+		p += n;
+		off += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
+{
+	const uint8_t *p = buf;
+
+	while (len) {
+		ssize_t n = pwrite(fd, p, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		p += n;
+		off += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int sits_open_regular(struct sits_ctx *ctx, const char *path, int flags, struct stat *st)
+{
+	int ret, fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0) {
+		ret = -errno;
+		sits_log(ctx, SITS_LOG_ERR, "%s: %s", path, strerror(-ret));
+		return ret;
+	}
+	if (fstat(fd, st)) {
+		ret = -errno;
+		sits_log(ctx, SITS_LOG_ERR, "%s: %s", path, strerror(-ret));
+		goto err_close;
+	}
+	if (!S_ISREG(st->st_mode)) {
+		ret = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
+		sits_log(ctx, SITS_LOG_ERR, "%s: is %s, not a regular file", path,
+			 S_ISDIR(st->st_mode) ? "a directory" : S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode) ? "a device" :
+			 S_ISFIFO(st->st_mode) ? "a pipe" : "a socket");
+		goto err_close;
+	}
+	return fd;
+
+err_close:
+	close(fd);
+	return ret;
+}
+
+int sits_reopen_direct(int fd)
+{
+	char proc[32];
+	int direct;
+
+	/* Through /proc, so that it is the same file whatever happens to the path. */
+	snprintf(proc, sizeof(proc), "/proc/self/fd/%d", fd);
+	direct = open(proc, O_RDONLY | O_CLOEXEC | O_DIRECT);
+	return direct < 0 ? -1 : direct;
+}

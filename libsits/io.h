@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * io.h - reads and writes that are whole or failed.
+ */
+#ifndef SITS_LIBSITS_IO_H
+#define SITS_LIBSITS_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sits_ctx;
+struct stat;
+
+/** sits_pread_all() - Return: 0; -ENODATA where the file ends before; -errno. */
+int sits_pread_all(int fd, void *buf, size_t len, uint64_t off);
+
+/** sits_pwrite_all() - Return: 0; -errno. */
+int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off);
+
+/**
+ * sits_open_regular() - Open a regular file; symbolic links are followed, devices and pipes not waited for.
+ * @flags: O_RDONLY or O_RDWR
+ * @st: out, fstat() of it
+ * Return: the descriptor; -EISDIR; -EINVAL for what is no regular file; -errno. All are logged.
+ */
+int sits_open_regular(struct sits_ctx *ctx, const char *path, int flags, struct stat *st);
+
+/** sits_reopen_direct() - The same file for O_DIRECT reads. Return: a descriptor, or -1 where that is not to be had. */
+int sits_reopen_direct(int fd);
+
+#endif

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+/*
+ * seal.c - write a sealed file: atomic, and in the same memory for a file of any size.
+ *
+ * Spans of the input are read, encrypted and written by pump.c; tags go to the file's tag table span by span, so
+ * nothing grows with the input. The file gets its name by tmpfile.c when all of it is on the disk.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "crypto/sealed.h"
+#include "libsits/internal.h"
+#include "libsits/io.h"
+#include "libsits/key.h"
+#include "libsits/pump.h"
+#include "libsits/secret.h"
+#include "libsits/tmpfile.h"
+
+#define CHUNK_DEFAULT	(1u << 20)
+#define SPAN_CHUNKS_MAX	(SITS_PUMP_SPAN_BYTES / SITS_SEALED_CHUNK_MIN)
+#define OUTPUT_MODE	0644	/* less the umask: it holds ciphertext */
+
+/* Allocated in secret memory. */
+struct sealing {
+	struct sits_sealed_file file;
+	u8 random[SITS_SEALED_RANDOM_LEN];
+	u8 page[SITS_SEALED_HDR_BYTES];
+	struct sits_ctx *ctx;
+	const char *in_path, *out_path;
+	int in_fd;
+	struct stat in_st;
+	struct sits_tmpfile out;
+};
+
+/* Encrypt the chunks of a span, and put their tags into the tag table. */
+static int seal_span(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t *bad)
+{
+	struct sealing *s = arg;
+	const struct sits_sealed_hdr *h = &s->file.hdr;
+	uint64_t first = off / h->chunk_bytes, i = first;
+	u8 tags[SPAN_CHUNKS_MAX][SITS_GCM_TAG_LEN];
+	size_t at;
+
+	for (at = 0; at < len; at += h->chunk_bytes, i++)
+		sits_sealed_chunk_seal(&s->file, i, buf + at, tags[i - first]);
+	return sits_pwrite_all(s->out.fd, tags, (i - first) * SITS_GCM_TAG_LEN,
+			       h->tags_off + first * SITS_GCM_TAG_LEN);
+}
+
+static int get_opts(struct sits_ctx *ctx, const struct sits_seal_opts *opts, struct sits_seal_opts *o)
+{
+	*o = (struct sits_seal_opts){ .size = sizeof(*o) };
+	if (opts && (sits_opts_copy(o, sizeof(*o), opts, sizeof(*o)) || o->flags || o->reserved || o->force > 1)) {
+		sits_log(ctx, SITS_LOG_ERR, "seal: unknown size, flags or reserved fields in the options");
+		return -EINVAL;
+	}
+	if (!o->chunk_bytes)
+		o->chunk_bytes = CHUNK_DEFAULT;
+	if (o->chunk_bytes & (o->chunk_bytes - 1) || o->chunk_bytes < SITS_SEALED_CHUNK_MIN ||
+	    o->chunk_bytes > SITS_SEALED_CHUNK_MAX) {
+		sits_log(ctx, SITS_LOG_ERR, "chunk size %u: must be a power of two from %u to %u bytes", o->chunk_bytes,
+			 SITS_SEALED_CHUNK_MIN, SITS_SEALED_CHUNK_MAX);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static int open_input(struct sealing *s)
+{
+	struct stat out_st;
+
+	s->in_fd = sits_open_regular(s->ctx, s->in_path, O_RDONLY, &s->in_st);
+	if (s->in_fd < 0)
+		return s->in_fd;
+	if (!stat(s->out_path, &out_st) && out_st.st_dev == s->in_st.st_dev && out_st.st_ino == s->in_st.st_ino) {
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: input and output are the same file; give another output", s->out_path);
+		return -EINVAL;
+	}
+	posix_fadvise(s->in_fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	return 0;
+}
+
+/* The header page, with fresh keys. */
+static int make_header(struct sealing *s, const struct sits_key *key, const struct sits_seal_opts *o)
+{
+	const char *slash = strrchr(s->in_path, '/');
+	const char *id = o->model_id ? o->model_id : slash ? slash + 1 : s->in_path;
+	char cut[SITS_MODEL_ID_MAX];
+	size_t n;
+	int ret;
+
+	if (!o->model_id && strlen(id) >= sizeof(cut)) {
+		/* A long file name is no reason to fail: cut it between characters. */
+		for (n = sizeof(cut) - 1; n && ((unsigned char)id[n] & 0xc0) == 0x80; n--)
+			;
+		memcpy(cut, id, n);
+		cut[n] = '\0';
+		id = cut;
+	}
+	if (getrandom(s->random, sizeof(s->random), 0) != (ssize_t)sizeof(s->random)) {
+		sits_log(s->ctx, SITS_LOG_ERR, "the kernel gave no random bytes for a file key");
+		return -EIO;
+	}
+	ret = sits_sealed_init(&s->file, s->page, key->raw, s->random, o->chunk_bytes, (u64)s->in_st.st_size, id,
+			       o->model_version);
+	explicit_bzero(s->random, sizeof(s->random));
+	if (ret)
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed as model id '%s' (UTF-8, at most %d bytes) with chunks of %u bytes: %s",
+			 s->in_path, id, SITS_MODEL_ID_MAX - 1, o->chunk_bytes, strerror(-ret));
+	return ret;
+}
+
+static int no_space(struct sealing *s, int err)
+{
+	sits_log(s->ctx, SITS_LOG_ERR, "%s: can't write %" PRIu64 " bytes: %s", s->out_path, (uint64_t)s->file.hdr.file_bytes,
+		 err == -ENOSPC ? "not enough free space on the filesystem" :
+		 err == -EDQUOT ? "the disk quota does not allow it" :
+		 err == -EFBIG ? "larger than the limit on file sizes (ulimit -f) or than the filesystem allows" :
+		 strerror(-err));
+	return err;
+}
+
+/* Take the space before the work, and give the file its final size. */
+static int reserve(struct sealing *s, const struct sits_seal_opts *o)
+{
+	off_t size = (off_t)s->file.hdr.file_bytes;
+	struct rlimit lim;
+	int ret;
+
+	/* Beyond this limit comes SIGXFSZ, which would end the caller. */
+	if (!getrlimit(RLIMIT_FSIZE, &lim) && lim.rlim_cur != RLIM_INFINITY && lim.rlim_cur < (rlim_t)size)
+		return no_space(s, -EFBIG);
+	do {
+		ret = fallocate(s->out.fd, 0, 0, size);
+		/* A signal came: perhaps to cancel this. */
+		if (ret && errno == EINTR && o->progress && o->progress(o->progress_arg, 0, s->file.hdr.plain_bytes))
+			return -ECANCELED;
+	} while (ret && errno == EINTR);
+	if (!ret)
+		return 0;
+	if (errno != EOPNOTSUPP && errno != ENOSYS && errno != EINVAL)
+		return no_space(s, -errno);
+	return ftruncate(s->out.fd, size) ? no_space(s, -errno) : 0;
+}
+
+static int check_input_unchanged(struct sealing *s)
+{
+	struct stat st;
+
+	if (fstat(s->in_fd, &st))
+		return -errno;
+	if (st.st_size == s->in_st.st_size && !memcmp(&st.st_mtim, &s->in_st.st_mtim, sizeof(st.st_mtim)))
+		return 0;
+	sits_log(s->ctx, SITS_LOG_ERR, "%s: changed while it was being sealed: try again once nobody writes it", s->in_path);
+	return -ESTALE;
+}
+
+static int explain(struct sealing *s, const struct sits_pump *p, int ret)
+{
+	if (ret == -ECANCELED || ret == -ENOMEM)
+		return ret;
+	if (p->fail_stage == SITS_PUMP_EOF) {
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: ended at byte %" PRIu64 " while it was being sealed: try again once nobody writes it",
+			 s->in_path, p->fail_off);
+		return -ESTALE;
+	}
+	if (p->fail_stage == SITS_PUMP_READ) {
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't read at byte %" PRIu64 ": %s", s->in_path, p->fail_off, strerror(-ret));
+		return ret;
+	}
+	return no_space(s, ret);
+}
+
+static int seal_chunks(struct sealing *s, const struct sits_seal_opts *o)
+{
+	const struct sits_sealed_hdr *h = &s->file.hdr;
+	struct sits_pump p = {
+		.in_fd = s->in_fd,
+		.in_direct_fd = -1,
+		.out_fd = s->out.fd,
+		.out_off = h->data_off,
+		.threads = o->threads,
+		.total_bytes = h->plain_bytes,
+		.span_bytes = sits_pump_span(h->chunk_bytes),
+		.work = seal_span,
+		.arg = s,
+		.progress = o->progress,
+		.progress_arg = o->progress_arg,
+	};
+	u8 none[SITS_SM4_BLOCK_LEN] = { 0 }, tag[SITS_GCM_TAG_LEN];
+	int ret;
+
+	if (!h->plain_bytes) {
+		sits_sealed_chunk_seal(&s->file, 0, none, tag);
+		ret = sits_pwrite_all(s->out.fd, tag, sizeof(tag), h->tags_off);
+		if (ret)
+			return no_space(s, ret);
+	}
+	ret = sits_pump_run(&p);
+	return ret ? explain(s, &p, ret) : 0;
+}
+
+static int write_output(struct sealing *s, const struct sits_seal_opts *o)
+{
+	int ret;
+
+	ret = reserve(s, o);
+	if (ret)
+		return ret;
+	ret = sits_pwrite_all(s->out.fd, s->page, sizeof(s->page), 0);
+	if (ret)
+		return no_space(s, ret);
+	ret = seal_chunks(s, o);
+	if (ret)
+		return ret;
+	return check_input_unchanged(s);
+}
+
+static int seal_opened(struct sealing *s, const struct sits_key *key, const struct sits_seal_opts *o)
+{
+	int ret;
+
+	ret = make_header(s, key, o);
+	if (ret)
+		return ret;
+	ret = sits_tmpfile_open(s->ctx, s->out_path, OUTPUT_MODE, o->force, 0, &s->out);
+	if (ret)
+		return ret;
+	ret = write_output(s, o);
+	if (ret) {
+		sits_tmpfile_abort(&s->out);
+		return ret;
+	}
+	return sits_tmpfile_commit(&s->out);
+}
+
+int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,
+	      const struct sits_key *key, const struct sits_seal_opts *opts)
+{
+	struct sits_seal_opts o;
+	struct sealing *s;
+	void *mem;
+	int ret;
+
+	if (!ctx || !in_path || !out_path || !key)
+		return -EINVAL;
+	ret = get_opts(ctx, opts, &o);
+	if (ret)
+		return ret;
+	ret = sits_secret_alloc(ctx, sizeof(*s), &mem);
+	if (ret)
+		return ret;
+	s = mem;
+	s->ctx = ctx;
+	s->in_path = in_path;
+	s->out_path = out_path;
+	ret = open_input(s);
+	if (!ret)
+		ret = seal_opened(s, key, &o);
+	if (s->in_fd >= 0)
+		close(s->in_fd);
+	sits_secret_free(s, sizeof(*s));
+	return ret;
+}
