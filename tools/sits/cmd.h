@@ -3,7 +3,7 @@
  * cmd.h - the table of subcommands of `sits`, and what they share.
  *
  * A subcommand is cmd_<name>.c with one struct sits_cmd; main.c lists them. A command returns its
- * exit status: 0 done, 1 failed (a message on stderr says why), 2 wrong usage.
+ * exit status: 0 done, 1 failed (a message on stderr says why), 2 wrong usage, 128 + N stopped by signal N.
  */
 #ifndef SITS_TOOLS_CMD_H
 #define SITS_TOOLS_CMD_H
@@ -12,6 +12,8 @@
 #include <stdint.h>
 
 struct sits_ctx;
+struct sits_key;
+struct sits_sealed_info;
 
 struct sits_cmd {
 	const char *name;
@@ -36,8 +38,42 @@ int tool_open(const char *cmd, const char *provider, const char *run_dir, struct
  * Returns non-zero once SIGINT or SIGTERM came (tool_catch_signals() was called before). */
 int tool_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 void tool_catch_signals(void);
+/** tool_progress_quiet() - The same without a bar. */
+int tool_progress_quiet(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+/** tool_progress_end() - Remove the bar; messages do so by themselves. */
+void tool_progress_end(void);
+/** tool_signal() - The signal that came since tool_catch_signals(), or 0. */
+int tool_signal(void);
 
 /** tool_parse_u64() - All of @s as a number, with an optional K, M, G suffix (powers of 1024). */
 bool tool_parse_u64(const char *s, uint64_t *v);
+
+/** tool_bytes() - @n with a unit, for people. @buf: 32 bytes. Return: @buf. */
+const char *tool_bytes(uint64_t n, char *buf);
+
+/** tool_print_safe() - @s without the control characters that a terminal would obey. @buf: @len bytes. Return: @buf. */
+const char *tool_print_safe(const char *s, char *buf, unsigned int len);
+
+/**
+ * tool_bad_option() - A usage error for what getopt_long() refused; its option string starts with ':'.
+ * @c: what it returned: '?' or ':'
+ * Return: 2.
+ */
+int tool_bad_option(const char *cmd, int c, char **argv);
+
+/**
+ * tool_fail() - A library call failed. Its ERR log line is on stderr already; without one, say "@what: error".
+ * @err: the -errno
+ * @json: also print {"file": @what, "ok": false, ...} on stdout
+ * Return: the exit status: 1, or 128 + N where signal N stopped it.
+ */
+int tool_fail(const char *cmd, const char *what, int err, bool json);
+
+/** tool_key() - Open the key @spec; NULL is a usage error that names @option. Return: 0, or an exit status after a message. */
+int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const char *spec, bool json,
+	     struct sits_key **key);
+
+/** tool_print_info() - What a sealed file says of itself, on stdout: as lines, or as a JSON object with "ok": true. */
+void tool_print_info(const char *path, const struct sits_sealed_info *info, bool json);
 
 #endif

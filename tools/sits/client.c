@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+/*
+ * client.c - see client.h.
+ */
+#include "tools/sits/client.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "sits/context.h"
+#include "sits/infer.h"
+#include "sits/queue.h"
+#include "tools/sits/cmd.h"
+
+int client_open(const char *cmd, struct sits_ctx *ctx, const char *queue, int quiet, struct sits_channel **ch)
+{
+	int ret = sits_channel_open(ctx, queue, 0, ch);
+
+	if (!ret || quiet)
+		return ret;
+	switch (ret) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+		tool_error(cmd, "no daemon serves queue '%s' in %s; start one with 'systemctl start sitsd' or 'sitsd --config FILE', "
+			   "or say where it is: --run-dir, --queue", queue, sits_run_dir(ctx));
+		break;
+	case -EACCES:
+		tool_error(cmd, "queue '%s' in %s: permission denied; its users are set by queue.mode in sitsd.yaml", queue,
+			   sits_run_dir(ctx));
+		break;
+	case -EBUSY:
+		tool_error(cmd, "queue '%s': the daemon has as many clients as it takes (queue.max_clients)", queue);
+		break;
+	case -EINVAL:
+		tool_error(cmd, "'%s' is not a queue name", queue);
+		break;
+	default:
+		tool_error(cmd, "queue '%s' in %s: %s", queue, sits_run_dir(ctx), strerror(-ret));
+	}
+	return ret;
+}
+
+const char *client_words(int status)
+{
+	switch (status) {
+	case -EBUSY:
+		return "the daemon is busy: too many requests are waiting (queue.depth, queue.per_client); try again";
+	case -ECANCELED:
+		return "cancelled";
+	case -ETIMEDOUT:
+		return "not done within the time given (--timeout)";
+	case -EPIPE:
+		return "the daemon went away";
+	case -ESHUTDOWN:
+		return "the daemon is shutting down";
+	case -ENOBUFS:
+		return "the answer was not collected fast enough, and the daemon ended it";
+	default:
+		return strerror(-status);
+	}
+}
+
+static int submit_info(struct sits_channel *ch, int timeout_ms, uint64_t *req)
+{
+	struct sits_infer_builder *b = NULL;
+	const void *bytes;
+	size_t len;
+	int ret = sits_infer_builder_create(&b);
+
+	if (ret)
+		return ret;
+	sits_infer_builder_hdr(b)->op = SITS_INFER_OP_INFO;
+	ret = sits_infer_builder_bytes(b, &bytes, &len);
+	if (!ret)
+		ret = sits_channel_submit(ch, bytes, len, (uint64_t)timeout_ms * 1000000, req);
+	sits_infer_builder_destroy(b);
+	return ret;
+}
+
+json_t *client_info(struct sits_channel *ch, int timeout_ms, const char **why)
+{
+	struct sits_infer_chunk_hdr hdr;
+	struct sits_chunk chunk;
+	json_t *info = NULL;
+	uint64_t req;
+	int ret = submit_info(ch, timeout_ms, &req);
+
+	while (!ret) {
+		/* The daemon's own deadline ends the request; the margin is for one that hangs. */
+		ret = sits_channel_recv(ch, &chunk, timeout_ms + 500);
+		if (!ret)
+			ret = -ETIMEDOUT;
+		if (ret < 0)
+			break;
+		ret = 0;
+		if (chunk.req != req)
+			continue;
+		if (chunk.len >= sizeof(hdr)) {
+			memcpy(&hdr, chunk.data, sizeof(hdr));
+			if (hdr.type == SITS_CHUNK_JSON && !info)
+				info = json_loadb((const char *)chunk.data + sizeof(hdr), chunk.len - sizeof(hdr), 0, NULL);
+		}
+		if (chunk.last) {
+			ret = chunk.status;
+			break;
+		}
+	}
+	if (ret || !json_is_object(info)) {
+		json_decref(info);
+		info = NULL;
+		*why = ret ? client_words(ret) : "the daemon's answer is not understood";
+	}
+	return info;
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+/*
+ * main.c - sits: the table of subcommands. Each is in cmd_<name>.c; what they share is in tool_*.c.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/sits/cmd.h"
+
+#pragma weak sits_cmd_run
+#pragma weak sits_cmd_info
+
+static const struct sits_cmd *const cmds[] = {
+	&sits_cmd_seal, &sits_cmd_verify, &sits_cmd_inspect, &sits_cmd_rekey, &sits_cmd_key, &sits_cmd_run, &sits_cmd_info,
+};
+
+static void help(void)
+{
+	size_t i;
+
+	printf("usage: sits COMMAND [OPTIONS]...\n"
+	       "       sits --help | --version\n"
+	       "\n"
+	       "Sealed inference: seal the weights of a model, check them, and ask the node that serves it.\n"
+	       "\n"
+	       "Commands:\n");
+	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++)
+		if (cmds[i])
+			printf("  %-10s %s\n", cmds[i]->name, cmds[i]->summary);
+	printf("\n"
+	       "'sits COMMAND --help' lists the options of a command; there is a man page sits-COMMAND(1) for each.\n"
+	       "\n"
+	       "Exit status: 0 done, 1 failed, 2 wrong usage, 128 + N stopped by signal N.\n"
+	       "Environment: SITS_DEBUG=1 shows all log lines; SITS_RUN_DIR, where the sockets of sitsd are.\n");
+}
+
+static int run(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc < 2) {
+		help();
+		return 2;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		help();
+		return 0;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+		printf("sits %s\n", SITS_VERSION);
+		return 0;
+	}
+	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++)
+		if (cmds[i] && !strcmp(argv[1], cmds[i]->name))
+			return cmds[i]->run(argc - 1, argv + 1);
+	fprintf(stderr, "sits: unknown %s '%s'; 'sits --help' lists the commands\n", argv[1][0] == '-' ? "option" : "command",
+		argv[1]);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	/* Writing beyond RLIMIT_FSIZE is an error to report, not an end without words. */
+	signal(SIGXFSZ, SIG_IGN);
+	status = run(argc, argv);
+	tool_progress_end();
+	/* A full disk behind standard output is a failure too. */
+	if ((fflush(stdout) || ferror(stdout)) && !status) {
+		fprintf(stderr, "sits: can't write to standard output\n");
+		status = 1;
+	}
+	return status;
+}
