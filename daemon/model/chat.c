@@ -8,8 +8,8 @@
  *
  * A rendered prompt is cut into spans at control tokens and nowhere else. The template's own text
  * and the user's around it stay in one span, so that they are tokenised across their seam, as in training. The
- * leading BOS is left to SITS_TOK_ADD_BOS; it is written here only where the template has one
- * and the metadata says that the tokenizer adds none.
+ * leading BOS is left to SITS_TOK_ADD_BOS; it is written here only where the template has one and the
+ * tokenizer adds none.
  */
 #include "daemon/model/chat.h"
 
@@ -20,6 +20,7 @@
 
 #include "daemon/model/chat_family.h"
 #include "daemon/model/gguf.h"
+#include "daemon/model/tok.h"
 
 #define CHAT_SOURCE_MAX	(1u << 20)	/* ours; the longest seen are about 20 KiB */
 
@@ -204,15 +205,28 @@ static int check_edge(const struct sits_gguf *g, const struct sits_chat_family *
 	return 0;
 }
 
+/* Will the tokenizer put BOS before the prompt? The same rule as in tokenizer.c. */
+static bool tokenizer_adds_bos(const struct sits_gguf *g)
+{
+	const struct sits_tok_pre *pre = NULL;
+	struct sits_str s;
+	bool add;
+
+	if (!sits_gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &add))
+		return add;
+	if (!sits_gguf_get_str(g, "tokenizer.ggml.model", &s) && s.len == 5 && !memcmp(s.p, "llama", 5))
+		return true;
+	if (!sits_gguf_get_str(g, "tokenizer.ggml.pre", &s))
+		pre = sits_tok_pre_find(s);
+	return pre && pre->add_bos;
+}
+
 static int check_model(const struct sits_gguf *g, const struct sits_chat_family *f, const char *src, bool *bos,
 		       struct sits_diag *diag)
 {
-	bool add_bos = true;
 	int ret;
 
-	/* Where the key is absent, the tokenizer's kind decides, as in the reference. */
-	(void)sits_gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &add_bos);
-	*bos = !add_bos && strstr(src, "bos_token");
+	*bos = strstr(src, "bos_token") && !tokenizer_adds_bos(g);
 	ret = check_vocab(g, f, diag);
 	if (!ret && *bos)
 		ret = check_edge(g, f, "tokenizer.ggml.bos_token_id", f->bos, diag);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -430,6 +431,46 @@ static void default_system_behind_cr_lf_is_seen(void **state)
 	assert_string_equal(name, "qwen2");
 }
 
+/* BOS is there once: by the tokenizer where it adds one, else by the template. */
+static void bos_is_written_where_the_tokenizer_adds_none(void **state)
+{
+	static const struct {
+		const char *model, *pre;
+		bool written;
+	} c[] = {
+		{ "gpt2", "llama-bpe", false }, { "gpt2", "dbrx", true }, { "llama", NULL, false }, { "gpt2", NULL, true },
+	};
+	static const char *const tokens[] = { "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" };
+	const struct sits_chat_message msg = { SITS_ROLE_USER, "u", 1 };
+	const struct sits_chat_template *t;
+	struct sits_chat_prompt p;
+	struct sits_diag diag = { "" };
+	struct gguf_build b;
+	struct model m;
+	char *text;
+	size_t i;
+
+	(void)state;
+	for (i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		gguf_build_begin(&b);
+		build_vocab(&b, tokens, 4, "<|begin_of_text|>", "<|eot_id|>");
+		gguf_build_str(&b, "tokenizer.ggml.model", c[i].model);
+		if (c[i].pre)
+			gguf_build_str(&b, "tokenizer.ggml.pre", c[i].pre);
+		gguf_build_str(&b, "tokenizer.chat_template",
+			       "{{ bos_token + '<|start_header_id|>' + r + '<|end_header_id|>\n\n' + c | trim + '<|eot_id|>' }}");
+		model_open(&m, &b);
+		if (sits_chat_pick(m.g, &t, &diag))
+			fail_msg("%s", diag.msg);
+		assert_int_equal(sits_chat_render(t, &msg, 1, &p, NULL), 0);
+		text = join(&p, 0);
+		assert_true(!strncmp(text, "<|begin_of_text|>", 17) == c[i].written);
+		free(text);
+		sits_chat_prompt_fini(&p);
+		model_close(&m);
+	}
+}
+
 static void no_messages_and_bad_roles_are_refused(void **state)
 {
 	struct sits_chat_message msg = { (enum sits_chat_role)7, "u", 1 };
@@ -495,6 +536,7 @@ int main(void)
 		cmocka_unit_test(plain_marker_as_token_is_refused),
 		cmocka_unit_test(unknown_default_system_must_be_given),
 		cmocka_unit_test(default_system_behind_cr_lf_is_seen),
+		cmocka_unit_test(bos_is_written_where_the_tokenizer_adds_none),
 		cmocka_unit_test(no_messages_and_bad_roles_are_refused),
 		cmocka_unit_test(long_texts_are_linear),
 	};
