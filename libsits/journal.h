@@ -4,7 +4,7 @@
  *
  * A page is not written atomically: power may fail in the middle. While rekey writes the header page in place,
  * ".BASE.sits-rekey" beside the sealed file holds the old and the new page. It appears whole or not at all, before
- * the first byte is changed, and goes after the last is on the disk. docs/sealed-file.md has its layout.
+ * the first byte is changed, and goes after the last is on the disk. journal.c has the layout.
  */
 #ifndef SITS_LIBSITS_JOURNAL_H
 #define SITS_LIBSITS_JOURNAL_H

@@ -65,7 +65,7 @@ static void print_json(const char *path, const struct sits_sealed_info *info, co
 
 void tool_print_info(const char *path, const struct sits_sealed_info *info, bool json)
 {
-	char key_id[2 * SITS_KEY_ID_LEN + 1], digest[2 * sizeof(info->digest) + 1], id[SITS_MODEL_ID_MAX], size[32];
+	char key_id[2 * SITS_KEY_ID_LEN + 1], digest[2 * sizeof(info->digest) + 1], id[SITS_MODEL_ID_MAX], size[32], name[4096];
 
 	hex(info->key_id, SITS_KEY_ID_LEN, key_id);
 	hex(info->digest, sizeof(info->digest), digest);
@@ -73,7 +73,7 @@ void tool_print_info(const char *path, const struct sits_sealed_info *info, bool
 		print_json(path, info, key_id, digest);
 		return;
 	}
-	printf("file            %s\n", path);
+	printf("file            %s\n", tool_print_safe(path, name, sizeof(name)));
 	printf("model id        %s\n", tool_print_safe(info->model_id, id, sizeof(id)));
 	printf("model version   %" PRIu64 "\n", info->model_version);
 	printf("plaintext       %" PRIu64 " bytes (%s)\n", info->plain_bytes, tool_bytes(info->plain_bytes, size));

@@ -19,11 +19,11 @@ static char last_error[1024];
 
 static void say(const char *cmd, const char *fmt, va_list ap)
 {
-	char line[2048];
+	char line[2048], safe[2048];
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	tool_progress_end();
-	fprintf(stderr, "sits %s: %s\n", cmd, line);
+	fprintf(stderr, "sits %s: %s\n", cmd, tool_print_safe(line, safe, sizeof(safe)));
 }
 
 int tool_error(const char *cmd, const char *fmt, ...)

@@ -1,0 +1,149 @@
+#!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: MIT
+"""sits key, seal, inspect, verify, rekey as people and scripts use them."""
+import os
+import pty
+import subprocess
+
+from tap import SITS, Dir, Tap, sits
+
+tap = Tap()
+with Dir() as d:
+    key, key2 = f"file:{d / 'kek.key'}", f"file:{d / 'new.key'}"
+    plain = d.plain("model.gguf", 3_000_001)
+    out = d / "model.sits"
+
+    r = sits("key", "new", key)
+    kid = r.out.strip()
+    tap.check("key new makes a key of mode 0600 and prints its id",
+              r.rc == 0 and len(kid) == 32 and (d / "kek.key").stat().st_mode & 0o7777 == 0o600, r)
+    secret = (d / "kek.key").read_text().strip()
+    r = sits("key", "id", key)
+    tap.check("key id prints the same id", r.rc == 0 and r.out.strip() == kid, r)
+    r = sits("key", "id", key, "--json")
+    tap.check("key id --json is one object", r.rc == 0 and r.json == {"ok": True, "key_id": kid, "key": key}, r)
+    r = sits("key", "new", key)
+    tap.check("key new leaves a key that exists as it is",
+              r.rc == 1 and "exists already" in r.err and (d / "kek.key").read_text().strip() == secret, r)
+    sits("key", "new", key2)
+
+    r = sits("seal", "--key", key, "--model-version", "3", "--model-id", "test/model", plain, out)
+    tap.check("seal describes what it wrote", r.rc == 0 and "test/model" in r.out and kid in r.out, r)
+    tap.check("the key is in no output", secret not in r.out + r.err)
+    r = sits("inspect", out)
+    tap.check("inspect without a key says that nothing is authentic", r.rc == 0 and "not authenticated" in r.out, r)
+    r = sits("inspect", "--json", "--key", key, out)
+    want = {"file": str(out), "ok": True, "format_version": 1, "suite": 1, "suite_name": "SM4-GCM",
+            "chunk_bytes": 1 << 20, "chunks": 3, "plain_bytes": 3_000_001, "file_bytes": 8192 + 3_000_001,
+            "model_id": "test/model", "model_version": 3, "key_id": kid, "authenticated": True}
+    got = r.json
+    digest = got.pop("digest", "")
+    tap.check("inspect --json is one object with all fields", r.rc == 0 and got == want and len(digest) == 64, r)
+    r = sits("verify", "--json", "--key", key, "--min-version", 3, out)
+    tap.check("verify --json gives the same facts", r.rc == 0 and r.json == {**want, "digest": digest}, r)
+    r = sits("verify", "--key", key, "--buffered", "--threads", 3, out)
+    tap.check("verify --buffered --threads", r.rc == 0 and "every chunk verified" in r.out and r.err == "", r)
+    r = sits("verify", "--quiet", "--key", key, out)
+    tap.check("verify --quiet says nothing", r.rc == 0 and r.out == r.err == "", r)
+
+    r = sits("seal", "--json", "--key", key, plain, out)
+    tap.check("seal --json on an output that exists",
+              r.rc == 1 and r.json["ok"] is False and r.json["error"] == "EEXIST" and "exists already" in r.err, r)
+    r = sits("seal", "--json", "--force", "--chunk-size", "64K", "--key", key, plain, out)
+    tap.check("seal --force --chunk-size", r.rc == 0 and r.json["chunk_bytes"] == 65536 and r.json["chunks"] == 46, r)
+    tap.check("seal takes the input's name for an id", r.json["model_id"] == "model.gguf", r)
+
+    before = out.read_bytes()
+    r = sits("rekey", "--key", key, "--new-key", key2, "--json", out)
+    after = out.read_bytes()
+    tap.check("rekey rewrites the header only", r.rc == 0 and r.json["authenticated"] and r.json["key_id"] != kid and
+              before[4096:] == after[4096:] and before[:192] == after[:192] and before[:4096] != after[:4096], r)
+    r = sits("verify", "--key", key, out)
+    tap.check("the old key opens it no more, and both keys are named",
+              r.rc == 1 and "wrong key" in r.err and kid in r.err and r.err.count("\n") == 1, r)
+    r = sits("verify", "--key", key2, out)
+    tap.check("the new key opens it", r.rc == 0, r)
+    r = sits("rekey", "--key", key, "--new-key", key2, "--quiet", out)
+    tap.check("the same rekey again changes nothing", r.rc == 0 and "already" in r.err and out.read_bytes() == after, r)
+    r = sits("rekey", "--key", key, "--new-key", key, out)
+    tap.check("rekey with a wrong key changes nothing", r.rc == 1 and "wrong key" in r.err and out.read_bytes() == after, r)
+
+    for cmd in ("seal", "verify", "inspect", "rekey", "key"):
+        r = sits(cmd, "--help")
+        tap.check(f"{cmd} --help", r.rc == 0 and r.out.startswith(f"usage: sits {cmd}") and r.err == "", r)
+        r = sits(cmd, "--no-such-flag", "x")
+        tap.check(f"{cmd} refuses unknown flags", r.rc == 2 and "--no-such-flag" in r.err and r.out == "", r)
+        r = sits(cmd, "-Z")
+        tap.check(f"{cmd} refuses unknown short flags", r.rc == 2 and "'-Z'" in r.err, r)
+    for args in (["seal", plain, out], ["verify", out], ["rekey", out], ["rekey", "--key", key2, out]):
+        r = sits(*args)
+        tap.check(f"{args[0]} without a key shows an example ({len(args)})",
+                  r.rc == 2 and "key file:/etc/sits/model.key" in r.err, r)
+    for args, words in (
+            (["seal", "--key", key, plain], "1 were given"),
+            (["seal", "--key", key, plain, out, out], "3 were given"),
+            (["seal", "--key"], "needs an argument"),
+            (["seal", "--force=yes", "--key", key, plain, out], "takes no argument"),
+            (["seal", "--key", key, "--chunk-size", "5000", plain, out], "5000"),
+            (["seal", "--key", key, "--chunk-size", "32M", plain, out], "32M"),
+            (["seal", "--key", key, "--model-version", "-1", plain, out], "-1"),
+            (["seal", "--key", key, "--model-version", "1x", plain, out], "1x"),
+            (["seal", "--key", key, "--threads", "0", plain, out], "'0'"),
+            (["verify", "--key", key, "--min-version", "99999999999999999999", out], "99999999999999999999"),
+            (["verify", "--key", key], "0 were given"),
+            (["inspect"], "0 were given"),
+            (["key"], "new or id"),
+            (["key", "make", key], "new or id"),
+            (["key", "new"], "0 were given"),
+            (["key", "new", key, key], "2 were given"),
+            (["frobnicate"], "frobnicate"),
+            (["--frobnicate"], "--frobnicate"),
+    ):
+        r = sits(*args)
+        tap.check("wrong usage: " + " ".join(os.path.basename(str(a)) for a in args), r.rc == 2 and words in r.err and r.out == "", r)
+
+    r = sits("--version")
+    tap.check("--version", r.rc == 0 and r.out.startswith("sits ") and r.err == "", r)
+    r = sits("--help")
+    tap.check("--help lists the commands", r.rc == 0 and all(f"  {c} " in r.out for c in ("seal", "verify", "key")), r)
+    r = sits()
+    tap.check("no command is wrong usage", r.rc == 2, r)
+
+    with open("/dev/full", "w") as full:
+        p = subprocess.run([SITS, "inspect", str(out)], stdout=full, stderr=subprocess.PIPE, text=True)
+    tap.check("a standard output that is full is a failure", p.returncode == 1 and "standard output" in p.stderr, p)
+
+    # A bar on a terminal, and none elsewhere; what is left on the line after it is nothing.
+    main, term = pty.openpty()
+    p = subprocess.run([SITS, "verify", "--quiet", "--key", key2, str(out)], stderr=term)
+    os.set_blocking(main, False)
+
+    def shown():
+        data = b""
+        try:
+            while True:
+                data += os.read(main, 65536)
+        except BlockingIOError:
+            return data.decode()
+
+    quiet = shown()
+    p = subprocess.run([SITS, "verify", "--key", key2, str(out)], stdout=subprocess.PIPE, stderr=term)
+    drawn = shown()
+    os.close(term)
+    os.close(main)
+    tap.check("progress is drawn on a terminal", p.returncode == 0 and "verifying" in drawn and "100%" in drawn, repr(drawn))
+    tap.check("and wiped at the end", drawn.endswith("\r\x1b[K"), repr(drawn))
+    tap.check("and not drawn with --quiet", quiet == "", repr(quiet))
+
+    # Names that would break a terminal or JSON.
+    odd = d / "odd\x1b[31m\udcff.gguf"
+    odd.write_bytes(b"x" * 100)
+    r = sits("seal", "--key", key, odd, d / "odd.sits")
+    tap.check("a file name with control characters is no model id", r.rc == 1 and "model id" in r.err and "\x1b" not in r.err,
+              repr(str(r)))
+    r = sits("seal", "--key", key, "--model-id", "odd", odd, d / "odd.sits")
+    tap.check("but can be sealed under another", r.rc == 0, r)
+
+    tap.check("nothing else was left", set(d.state()) ==
+              {"kek.key", "new.key", "model.gguf", "model.sits", odd.name, "odd.sits"}, d.state())
+tap.done()

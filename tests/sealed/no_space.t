@@ -1,0 +1,64 @@
+#!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: MIT
+"""A disk that is full, and a limit on file sizes: a clear message, and nothing left or changed."""
+import os
+import resource
+import shlex
+import subprocess
+
+from tap import SITS, Dir, Tap, sits
+
+tap = Tap()
+with Dir() as d:
+    key, other = f"file:{d / 'kek.key'}", f"file:{d / 'other.key'}"
+    sits("key", "new", key)
+    sits("key", "new", other)
+    plain = d.plain("plain", 3 << 20)
+    small = d.plain("small", 100_000)
+    disk = d / "disk"
+    disk.mkdir()
+
+    def on_small_disk(script):
+        """Run a script in a mount namespace of its own, where @disk has 2 MiB."""
+        setup = f"mount -t tmpfs -o size=2m,nr_inodes=64 none {shlex.quote(str(disk))} || exit 99\n"
+        return subprocess.run(["unshare", "--mount", "bash", "-c", setup + script, SITS], capture_output=True, text=True,
+                              env={**os.environ, "SITS": SITS, "D": str(d.path), "KEY": key, "OTHER": other})
+
+    LIST = 'ls -A "$D/disk" | tr "\\n" " "\n'
+    names = ["sealing onto a full disk", "the disk fills up only with the output", "replacing on a full disk",
+             "a key on a full disk", "rekeying on a full disk"]
+    probe = on_small_disk("exit 0") if os.geteuid() == 0 else None
+    if probe is None or probe.returncode:
+        reason = "not root, who alone can mount a small disk" if probe is None else \
+            f"no mounts here: {probe.stderr.strip() or probe.returncode}"
+        for n in names:
+            tap.skip(n, reason)
+    else:
+        fill = 'cat /dev/zero >"$D/disk/fill" 2>/dev/null\n'
+        p = on_small_disk(fill + '$SITS seal --key "$KEY" "$D/small" "$D/disk/out"; echo "rc $?"\n' + LIST)
+        tap.check(names[0], p.stdout.split() == ["rc", "1", "fill"] and "not enough free space" in p.stderr, p)
+        p = on_small_disk('$SITS seal --key "$KEY" "$D/plain" "$D/disk/out"; echo "rc $?"\n' + LIST)
+        tap.check(names[1], p.stdout.split() == ["rc", "1"] and "not enough free space" in p.stderr and "disk/out" in p.stderr, p)
+        p = on_small_disk('$SITS seal --quiet --key "$KEY" "$D/small" "$D/disk/out" || exit 1\n' + fill +
+                          '$SITS seal --force --key "$KEY" "$D/small" "$D/disk/out"; echo "rc $?"\n' + LIST +
+                          '$SITS verify --quiet --key "$KEY" "$D/disk/out" && echo good\n')
+        tap.check(names[2], p.stdout.split() == ["rc", "1", "fill", "out", "good"] and "not enough free space" in p.stderr, p)
+        p = on_small_disk(fill + '$SITS key new "file:$D/disk/key"; echo "rc $?"\n' + LIST)
+        tap.check(names[3], p.stdout.split() == ["rc", "1", "fill"] and "No space left" in p.stderr, p)
+        p = on_small_disk('$SITS seal --quiet --key "$KEY" "$D/small" "$D/disk/out" || exit 1\n' + fill +
+                          'a=$(sha256sum <"$D/disk/out")\n'
+                          '$SITS rekey --key "$KEY" --new-key "$OTHER" "$D/disk/out"; echo "rc $?"\n' + LIST +
+                          '[ "$a" = "$(sha256sum <"$D/disk/out")" ] && echo same\n'
+                          '$SITS verify --quiet --key "$KEY" "$D/disk/out" && echo good\n')
+        tap.check(names[4], p.stdout.split() == ["rc", "1", "fill", "out", "same", "good"] and "No space left" in p.stderr, p)
+    disk.rmdir()
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    before = d.state()
+    r = sits("seal", "--key", key, plain, d / "out", preexec_fn=limited)
+    tap.check("a limit on file sizes", r.rc == 1 and "ulimit -f" in r.err and d.state() == before, r)
+    r = sits("seal", "--key", key, small, d / "out", preexec_fn=limited)
+    tap.check("and a file below it", r.rc == 0, r)
+tap.done()
