@@ -19,7 +19,7 @@ static const char help[] =
 	"\n"
 	"  --key SPEC            the key: file:PATH or keyring:NAME\n"
 	"  --json                the description as one JSON object on standard output\n"
-	"  --help                this text\n";
+	"  -h, --help            this text\n";
 
 enum { OPT_KEY = 256, OPT_JSON, OPT_HELP };
 
@@ -58,7 +58,7 @@ static int run(int argc, char **argv)
 	bool json = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
 		switch (c) {
 		case OPT_KEY:
 			spec = optarg;
@@ -66,6 +66,7 @@ static int run(int argc, char **argv)
 		case OPT_JSON:
 			json = true;
 			break;
+		case 'h':
 		case OPT_HELP:
 			fputs(help, stdout);
 			return 0;

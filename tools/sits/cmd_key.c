@@ -24,7 +24,7 @@ static const char help[] =
 	"session or the user keyring, gone after a restart. For example: sits key new file:/etc/sits/model.key\n"
 	"\n"
 	"  --json                the id as a JSON object on standard output\n"
-	"  --help                this text\n";
+	"  -h, --help            this text\n";
 
 enum { OPT_JSON = 256, OPT_HELP };
 
@@ -85,11 +85,12 @@ static int run(int argc, char **argv)
 	bool json = false;
 	int c;
 
-	while ((c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
 		switch (c) {
 		case OPT_JSON:
 			json = true;
 			break;
+		case 'h':
 		case OPT_HELP:
 			fputs(help, stdout);
 			return 0;

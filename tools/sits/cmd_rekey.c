@@ -22,7 +22,7 @@ static const char help[] =
 	"  --new-key NEW         the key it is to be under; 'sits key new NEW' makes one\n"
 	"  --json                describe FILE as one JSON object on standard output\n"
 	"  --quiet               no description\n"
-	"  --help                this text\n";
+	"  -h, --help            this text\n";
 
 enum { OPT_KEY = 256, OPT_NEW, OPT_JSON, OPT_QUIET, OPT_HELP };
 
@@ -79,7 +79,7 @@ static int run(int argc, char **argv)
 	struct args a = { 0 };
 	int c;
 
-	while ((c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
 		switch (c) {
 		case OPT_KEY:
 			a.old_spec = optarg;
@@ -93,6 +93,7 @@ static int run(int argc, char **argv)
 		case OPT_QUIET:
 			a.quiet = true;
 			break;
+		case 'h':
 		case OPT_HELP:
 			fputs(help, stdout);
 			return 0;

@@ -26,7 +26,7 @@ static const char help[] =
 	"  --force               replace OUTPUT if it exists\n"
 	"  --json                describe OUTPUT as one JSON object on standard output\n"
 	"  --quiet               no description, no progress bar\n"
-	"  --help                this text\n";
+	"  -h, --help            this text\n";
 
 enum { OPT_KEY = 256, OPT_ID, OPT_VERSION, OPT_CHUNK, OPT_THREADS, OPT_FORCE, OPT_JSON, OPT_QUIET, OPT_HELP };
 
@@ -55,7 +55,7 @@ static int parse(int argc, char **argv, struct args *a)
 	uint64_t v;
 	int c;
 
-	while ((c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
 		switch (c) {
 		case OPT_KEY:
 			a->key = optarg;
@@ -86,6 +86,7 @@ static int parse(int argc, char **argv, struct args *a)
 		case OPT_QUIET:
 			a->quiet = true;
 			break;
+		case 'h':
 		case OPT_HELP:
 			a->help = true;
 			return 0;
