@@ -146,18 +146,13 @@ void sits_tok_words_fini(struct sits_tok_words *w);
 
 /* ---- tok_heap.c ---- */
 
-/* A binary heap, smallest key first. */
-struct sits_tok_item {
-	uint64_t key;		/* rank << 32 | position */
-	uint32_t size;		/* bytes the two symbols held when this was pushed; SentencePiece */
-	int32_t id;		/* what they become */
-};
+/* A heap of keys, smallest first. A key is rank << 32 | index of the left symbol. */
 struct sits_tok_heap {
-	struct sits_tok_item *item;
+	uint64_t *key;
 	size_t nr, cap;
 };
-int sits_tok_heap_push(struct sits_tok_heap *h, struct sits_tok_item item);	/* 0 or -ENOMEM */
-bool sits_tok_heap_pop(struct sits_tok_heap *h, struct sits_tok_item *item);
+int sits_tok_heap_push(struct sits_tok_heap *h, uint32_t rank, int32_t left);	/* 0 or -ENOMEM */
+bool sits_tok_heap_pop(struct sits_tok_heap *h, uint32_t *rank, int32_t *left);
 
 /* ---- the two encoders ---- */
 
@@ -166,6 +161,7 @@ struct sits_tok_symbol {
 	int32_t id;		/* token, or -1 */
 	int32_t prev, next;	/* -1: none */
 	uint32_t pos, len;	/* its bytes; len 0: merged away */
+	int32_t joint;		/* SentencePiece: the token that it and the next would be, or -1 */
 };
 
 /* Of one encode call. */
@@ -219,6 +215,7 @@ struct sits_tok_spm {
 	int32_t byte_id[256];		/* -1: the vocabulary lacks it */
 	int32_t unknown_id;		/* for a character with such a byte; -1 only if there is none */
 	bool add_space_prefix;
+	bool cut_at_spaces;		/* no token has a space after something else */
 };
 
 int sits_tok_spm_init(struct sits_tok_spm *m, const struct sits_tok_vocab *v, int32_t unknown_id,

@@ -228,9 +228,9 @@ int sits_tok_bpe_init(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, co
 	}
 	b->ignore_merges = pre->ignore_merges;
 	ret = sits_gguf_get_array(g, KEY_MERGES, &a);
-	if (ret || !a.strings || a.nr > SITS_TOK_MAX_MERGES)
+	if (ret || a.type != SITS_GGUF_STRING || a.nr > SITS_TOK_MAX_MERGES)
 		return sits_diag_fail(diag, -EBADMSG, KEY_MERGES ": %s", ret == -ENOENT ? "missing" :
-				      ret || !a.strings ? "not an array of strings" : "too many");
+				      ret || a.type != SITS_GGUF_STRING ? "not an array of strings" : "too many");
 	b->nr_merges = (uint32_t)a.nr;
 	if (getrandom(&b->seed, sizeof(b->seed), GRND_NONBLOCK) != sizeof(b->seed))
 		b->seed = v->seed;
@@ -292,14 +292,14 @@ static int push_pair(const struct sits_tok_bpe *b, struct sits_tok_scratch *s, i
 
 	if (rank == NO_RANK)
 		return 0;
-	return sits_tok_heap_push(&s->heap, (struct sits_tok_item){ .key = (uint64_t)rank << 32 | (uint32_t)left });
+	return sits_tok_heap_push(&s->heap, rank, left);
 }
 
 static int encode_long(const struct sits_tok_bpe *b, struct sits_tok_scratch *s, const uint8_t *word, size_t len,
 		       struct sits_tokens *out)
 {
-	struct sits_tok_item item;
-	int32_t i, n = (int32_t)len;
+	int32_t left, i, n = (int32_t)len;
+	uint32_t rank;
 	int ret = sits_tok_scratch_reserve(s, len, 0);
 
 	for (i = 0; i < n && !ret; i++)
@@ -307,9 +307,8 @@ static int encode_long(const struct sits_tok_bpe *b, struct sits_tok_scratch *s,
 						      .next = i + 1 < n ? i + 1 : -1, .pos = (uint32_t)i, .len = 1 };
 	for (i = 0; i < n && !ret; i++)
 		ret = push_pair(b, s, i);
-	while (!ret && sits_tok_heap_pop(&s->heap, &item)) {
-		const struct sits_tok_merge *m = &b->merge[item.key >> 32];
-		int32_t left = (int32_t)(uint32_t)item.key;
+	while (!ret && sits_tok_heap_pop(&s->heap, &rank, &left)) {
+		const struct sits_tok_merge *m = &b->merge[rank];
 		struct sits_tok_symbol *l = &s->sym[left], *r;
 
 		/* Stale if either side has merged with something else since. */

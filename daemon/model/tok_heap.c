@@ -8,47 +8,53 @@
 #include <errno.h>
 #include <stdlib.h>
 
-int sits_tok_heap_push(struct sits_tok_heap *h, struct sits_tok_item item)
+#define WAYS 4	/* children of a node: half as deep as a binary heap */
+
+int sits_tok_heap_push(struct sits_tok_heap *h, uint32_t rank, int32_t left)
 {
+	uint64_t key = (uint64_t)rank << 32 | (uint32_t)left;
 	size_t i, up;
 
 	if (h->nr == h->cap) {
 		size_t cap = h->cap ? 2 * h->cap : 64;
-		struct sits_tok_item *grown = realloc(h->item, cap * sizeof(*grown));
+		uint64_t *grown = realloc(h->key, cap * sizeof(*grown));
 
 		if (!grown)
 			return -ENOMEM;
-		h->item = grown;
+		h->key = grown;
 		h->cap = cap;
 	}
 	for (i = h->nr++; i; i = up) {
-		up = (i - 1) / 2;
-		if (h->item[up].key <= item.key)
+		up = (i - 1) / WAYS;
+		if (h->key[up] <= key)
 			break;
-		h->item[i] = h->item[up];
+		h->key[i] = h->key[up];
 	}
-	h->item[i] = item;
+	h->key[i] = key;
 	return 0;
 }
 
-bool sits_tok_heap_pop(struct sits_tok_heap *h, struct sits_tok_item *item)
+bool sits_tok_heap_pop(struct sits_tok_heap *h, uint32_t *rank, int32_t *left)
 {
-	struct sits_tok_item last;
-	size_t i = 0, down;
+	size_t i = 0, down, best, end;
+	uint64_t last;
 
 	if (!h->nr)
 		return false;
-	*item = h->item[0];
-	last = h->item[--h->nr];
-	while ((down = 2 * i + 1) < h->nr) {
-		if (down + 1 < h->nr && h->item[down + 1].key < h->item[down].key)
-			down++;
-		if (last.key <= h->item[down].key)
+	*rank = (uint32_t)(h->key[0] >> 32);
+	*left = (int32_t)(uint32_t)h->key[0];
+	last = h->key[--h->nr];
+	while ((best = WAYS * i + 1) < h->nr) {
+		end = best + WAYS < h->nr ? best + WAYS : h->nr;
+		for (down = best + 1; down < end; down++)
+			if (h->key[down] < h->key[best])
+				best = down;
+		if (last <= h->key[best])
 			break;
-		h->item[i] = h->item[down];
-		i = down;
+		h->key[i] = h->key[best];
+		i = best;
 	}
-	h->item[i] = last;
+	h->key[i] = last;
 	return true;
 }
 
@@ -80,6 +86,6 @@ int sits_tok_scratch_reserve(struct sits_tok_scratch *s, size_t nr_symbols, size
 void sits_tok_scratch_fini(struct sits_tok_scratch *s)
 {
 	free(s->sym);
-	free(s->heap.item);
+	free(s->heap.key);
 	free(s->text);
 }

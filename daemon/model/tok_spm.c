@@ -62,6 +62,30 @@ static int read_scores(struct sits_tok_spm *m, const struct sits_tok_vocab *v, c
 	return 0;
 }
 
+/* Whether every token that text can become keeps to one side of each place before a space. Then
+ * stretches between such places can be encoded one by one, with the same result. */
+static bool can_cut(const struct sits_tok_vocab *v)
+{
+	uint32_t i;
+	size_t j;
+
+	for (i = 0; i < v->nr; i++) {
+		const struct sits_str t = v->text[i];
+		bool other = false;
+
+		for (j = 0; j < t.len; j++) {
+			if (t.len - j >= 3 && !memcmp(t.p + j, SPACE_MARK, 3)) {
+				if (other)
+					return false;
+				j += 2;
+			} else {
+				other = true;
+			}
+		}
+	}
+	return true;
+}
+
 int sits_tok_spm_init(struct sits_tok_spm *m, const struct sits_tok_vocab *v, int32_t unknown_id,
 		      const struct sits_gguf *g, struct sits_diag *diag)
 {
@@ -71,6 +95,7 @@ int sits_tok_spm_init(struct sits_tok_spm *m, const struct sits_tok_vocab *v, in
 	memset(m, 0, sizeof(*m));
 	m->unknown_id = unknown_id;
 	m->add_space_prefix = true;
+	m->cut_at_spaces = can_cut(v);
 	ret = sits_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &m->add_space_prefix);
 	if (ret && ret != -ENOENT)
 		return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.add_space_prefix: not a boolean");
@@ -102,22 +127,17 @@ static uint32_t order(float score)
 	return bits >> 31 ? bits : ~(bits | 1u << 31);
 }
 
+/* Offer what a symbol and the one after it would be. */
 static int push_pair(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
 		     int32_t left)
 {
-	const struct sits_tok_symbol *l, *r;
-	struct sits_tok_item item;
+	struct sits_tok_symbol *l;
 
-	if (left < 0 || s->sym[left].next < 0)
+	if (left < 0)
 		return 0;
 	l = &s->sym[left];
-	r = &s->sym[l->next];
-	item.size = l->len + r->len;
-	item.id = sits_tok_vocab_find_plain(v, s->text + l->pos, item.size);
-	if (item.id < 0)
-		return 0;
-	item.key = (uint64_t)order(m->score[item.id]) << 32 | (uint32_t)left;
-	return sits_tok_heap_push(&s->heap, item);
+	l->joint = l->next < 0 ? -1 : sits_tok_vocab_find_plain(v, s->text + l->pos, l->len + s->sym[l->next].len);
+	return l->joint < 0 ? 0 : sits_tok_heap_push(&s->heap, order(m->score[l->joint]), left);
 }
 
 /* The lead byte alone says how long a character is; the text is not checked. */
@@ -126,42 +146,22 @@ static size_t char_len(uint8_t lead)
 	return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
 }
 
-/* Write the text with its spaces escaped to scratch, and cut it into characters. Return: their number. */
-static int prepare(const struct sits_tok_vocab *v, struct sits_tok_scratch *s, const char *text, size_t len,
-		   bool prefix)
+/* Cut @len bytes at @pos of the scratch text into characters. Return: how many. */
+static int32_t cut(const struct sits_tok_vocab *v, struct sits_tok_scratch *s, size_t pos, size_t len)
 {
-	size_t i, o = 0, n = 0, step, spaces = prefix;
-	int ret;
+	size_t end = pos + len, step;
+	int32_t n = 0;
 
-	for (i = 0; i < len; i++)
-		spaces += text[i] == ' ';
-	ret = sits_tok_scratch_reserve(s, len + 1, len + prefix + 2 * spaces);
-	if (ret)
-		return ret;
-	if (prefix) {
-		memcpy(s->text, SPACE_MARK, 3);
-		o = 3;
-	}
-	for (i = 0; i < len; i++) {
-		if (text[i] == ' ') {
-			memcpy(s->text + o, SPACE_MARK, 3);
-			o += 3;
-		} else {
-			s->text[o++] = text[i];
-		}
-	}
-	for (i = 0; i < o; i += step, n++) {
-		step = char_len((uint8_t)s->text[i]);
-		step = step < o - i ? step : o - i;
+	for (; pos < end; pos += step, n++) {
+		step = char_len((uint8_t)s->text[pos]);
+		step = step < end - pos ? step : end - pos;
 		s->sym[n] = (struct sits_tok_symbol){
-			.id = sits_tok_vocab_find_plain(v, s->text + i, step),
-			.prev = (int32_t)n - 1, .next = (int32_t)n + 1,
-			.pos = (uint32_t)i, .len = (uint32_t)step,
+			.id = sits_tok_vocab_find_plain(v, s->text + pos, step),
+			.prev = n - 1, .next = n + 1, .pos = (uint32_t)pos, .len = (uint32_t)step,
 		};
 	}
-	if (n)
-		s->sym[n - 1].next = -1;
-	return (int)n;
+	s->sym[n - 1].next = -1;
+	return n;
 }
 
 static int push_symbol(const struct sits_tok_spm *m, const struct sits_tok_scratch *s,
@@ -181,28 +181,24 @@ static int push_symbol(const struct sits_tok_spm *m, const struct sits_tok_scrat
 	return ret;
 }
 
-int sits_tok_spm_encode(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
-			const char *text, size_t len, bool first, struct sits_tokens *out)
+static int encode_stretch(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+			  size_t pos, size_t len, struct sits_tokens *out)
 {
-	struct sits_tok_item item;
-	int32_t i, n;
+	int32_t left, i, n = cut(v, s, pos, len);
+	uint32_t rank;
 	int ret = 0;
 
-	n = prepare(v, s, text, len, first && m->add_space_prefix);
-	if (n <= 0)
-		return n;
 	for (i = 0; i < n && !ret; i++)
 		ret = push_pair(m, v, s, i);
-	while (!ret && sits_tok_heap_pop(&s->heap, &item)) {
-		int32_t left = (int32_t)(uint32_t)item.key;
+	while (!ret && sits_tok_heap_pop(&s->heap, &rank, &left)) {
 		struct sits_tok_symbol *l = &s->sym[left], *r;
 
 		/* Stale if either side has merged with something else since. */
-		if (!l->len || l->next < 0 || l->len + s->sym[l->next].len != item.size)
+		if (!l->len || l->joint < 0 || order(m->score[l->joint]) != rank)
 			continue;
 		r = &s->sym[l->next];
-		l->id = item.id;
-		l->len = item.size;
+		l->id = l->joint;
+		l->len += r->len;
 		l->next = r->next;
 		r->len = 0;
 		if (l->next >= 0)
@@ -214,5 +210,66 @@ int sits_tok_spm_encode(const struct sits_tok_spm *m, const struct sits_tok_voca
 	s->heap.nr = 0;
 	for (i = 0; i >= 0 && !ret; i = s->sym[i].next)
 		ret = push_symbol(m, s, &s->sym[i], out);
+	return ret;
+}
+
+/* Write the text to scratch as the vocabulary writes it. Return: bytes, or -ENOMEM. */
+static int64_t escape(struct sits_tok_scratch *s, const char *text, size_t len, bool prefix)
+{
+	size_t i, o = 0, spaces = prefix;
+	int ret;
+
+	for (i = 0; i < len; i++)
+		spaces += text[i] == ' ';
+	ret = sits_tok_scratch_reserve(s, 0, len + prefix + 2 * spaces);
+	if (ret)
+		return ret;
+	if (prefix) {
+		memcpy(s->text, SPACE_MARK, 3);
+		o = 3;
+	}
+	for (i = 0; i < len; i++) {
+		if (text[i] == ' ') {
+			memcpy(s->text + o, SPACE_MARK, 3);
+			o += 3;
+		} else {
+			s->text[o++] = text[i];
+		}
+	}
+	return (int64_t)o;
+}
+
+static bool is_mark(const char *p, const char *end)
+{
+	return end - p >= 3 && !memcmp(p, SPACE_MARK, 3);
+}
+
+/* Bytes from @p to the next space that follows something else, or to the end. */
+static size_t stretch_len(const char *p, const char *end)
+{
+	const char *q = p;
+
+	while (is_mark(q, end))
+		q += 3;
+	while (q < end && !is_mark(q, end))
+		q += char_len((uint8_t)*q);
+	return (size_t)((q < end ? q : end) - p);
+}
+
+int sits_tok_spm_encode(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+			const char *text, size_t len, bool first, struct sits_tokens *out)
+{
+	int64_t total = escape(s, text, len, first && m->add_space_prefix);
+	size_t pos, n;
+	int ret = 0;
+
+	if (total < 0)
+		return (int)total;
+	for (pos = 0; pos < (size_t)total && !ret; pos += n) {
+		n = m->cut_at_spaces ? stretch_len(s->text + pos, s->text + total) : (size_t)total - pos;
+		ret = sits_tok_scratch_reserve(s, n, 0);
+		if (!ret)
+			ret = encode_stretch(m, v, s, pos, n, out);
+	}
 	return ret;
 }

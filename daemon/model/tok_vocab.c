@@ -125,7 +125,7 @@ int sits_tok_vocab_init(struct sits_tok_vocab *v, const struct sits_gguf *g, str
 
 	memset(v, 0, sizeof(*v));
 	ret = sits_gguf_get_array(g, KEY_TOKENS, &a);
-	if (ret || !a.strings)
+	if (ret || a.type != SITS_GGUF_STRING)
 		return sits_diag_fail(diag, -EBADMSG, KEY_TOKENS ": %s", ret == -ENOENT ? "missing" : "not an array of strings");
 	if (!a.nr || a.nr > SITS_TOK_MAX_VOCAB)
 		return sits_diag_fail(diag, -EBADMSG, KEY_TOKENS ": %llu tokens; 1 to %u are read here",

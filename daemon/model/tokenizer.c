@@ -241,7 +241,7 @@ static int read_specials(struct sits_tokenizer *t, const struct sits_gguf *g, st
 	int ret;
 
 	if (t->is_spm) {	/* SentencePiece's own default ids */
-		t->unknown = 0;
+		t->unknown = t->vocab.attr[0] & SITS_TOK_ATTR_UNKNOWN ? 0 : -1;
 		t->bos = t->vocab.nr > 1 ? 1 : -1;
 		t->eos = t->vocab.nr > 2 ? 2 : -1;
 	}

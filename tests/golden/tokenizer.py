@@ -316,29 +316,30 @@ def train_bpe(name):
     finish(w)
 
 
-def train_spm():
+def train_spm(name, flags):
     import sentencepiece as spm
     model = io.BytesIO()
+    text = training_text() + ["one of the first in the world and out of the kernel", "as well as that, on the other hand"] * 60 * bool(flags)
     spm.SentencePieceTrainer.train(
-        sentence_iterator=iter(training_text()), model_writer=model, vocab_size=1400, model_type="bpe",
+        sentence_iterator=iter(text), model_writer=model, vocab_size=1400, model_type="bpe",
         byte_fallback=True, character_coverage=0.985, normalization_rule_name="identity", remove_extra_whitespaces=False,
-        add_dummy_prefix=True, user_defined_symbols=USER, num_threads=1, minloglevel=2,
-        unk_id=0, bos_id=1, eos_id=2, pad_id=-1, split_digits=True, allow_whitespace_only_pieces=True)
+        add_dummy_prefix=True, user_defined_symbols=USER, num_threads=1, minloglevel=2, unk_id=0, bos_id=1, eos_id=2, pad_id=-1,
+        # The second vocabulary has tokens that go across a space.
+        split_by_whitespace=not flags, split_digits=True, allow_whitespace_only_pieces=True)
     sp = spm.SentencePieceProcessor(model_proto=model.getvalue())
     tokens = [sp.id_to_piece(i) for i in range(sp.vocab_size())]
     kind = lambda i: 2 if sp.is_unknown(i) else 3 if sp.is_control(i) else 6 if sp.is_byte(i) else 5 if sp.is_unused(i) else \
         4 if tokens[i] in USER else 1
-    for name, flags in SPM.items():
-        w = gguf_writer(name, "llama")
-        w.add_token_list(tokens)
-        w.add_token_scores([sp.get_score(i) for i in range(len(tokens))])
-        w.add_token_types([kind(i) for i in range(len(tokens))])
-        w.add_bos_token_id(1)
-        w.add_eos_token_id(2)
-        w.add_unk_token_id(0)
-        for k, v in flags.items():
-            w.add_bool(f"tokenizer.ggml.{k}", v)
-        finish(w)
+    w = gguf_writer(name, "llama")
+    w.add_token_list(tokens)
+    w.add_token_scores([sp.get_score(i) for i in range(len(tokens))])
+    w.add_token_types([kind(i) for i in range(len(tokens))])
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+    w.add_unk_token_id(0)
+    for k, v in flags.items():
+        w.add_bool(f"tokenizer.ggml.{k}", v)
+    finish(w)
 
 
 # ---- references ----
@@ -473,7 +474,8 @@ def main():
     if opts.train:
         for name in BPE:
             train_bpe(name)
-        train_spm()
+        for name, flags in SPM.items():
+            train_spm(name, flags)
     texts = corpus()
     files = {"tokenizer.corpus": varint(len(texts)) + b"".join(varint(len(b) * 2 + s) + b for s, b in texts)}
     for name in BPE:
