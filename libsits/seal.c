@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * seal.c - write a sealed file: atomic, and in the same memory for a file of any size.
+ * seal.c - write a sealed file, from a plain one or from one sealed before: atomic, and in constant memory.
  *
  * Spans of the input are read, encrypted and written by pump.c; tags go to the file's tag table span by span, so
  * nothing grows with the input. The file gets its name by tmpfile.c when all of it is on the disk.
@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -17,9 +19,11 @@
 #include "crypto/sealed.h"
 #include "libsits/internal.h"
 #include "libsits/io.h"
+#include "libsits/journal.h"
 #include "libsits/key.h"
 #include "libsits/pump.h"
 #include "libsits/secret.h"
+#include "libsits/source.h"
 #include "libsits/tmpfile.h"
 
 #define CHUNK_DEFAULT	(1u << 20)
@@ -35,6 +39,7 @@ struct sealing {
 	const char *in_path, *out_path;
 	int in_fd;
 	struct stat in_st;
+	struct sits_source *from;	/* the sealed input; NULL for a plain one. Same chunks as the output */
 	struct sits_tmpfile out;
 };
 
@@ -46,9 +51,16 @@ static int seal_span(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t
 	uint64_t first = off / h->chunk_bytes, i = first;
 	u8 tags[SPAN_CHUNKS_MAX][SITS_GCM_TAG_LEN];
 	size_t at;
+	int ret;
 
-	for (at = 0; at < len; at += h->chunk_bytes, i++)
+	for (at = 0; at < len; at += h->chunk_bytes, i++) {
+		ret = s->from ? sits_sealed_chunk_open(s->from->file, i, buf + at, s->from->tags + i * SITS_GCM_TAG_LEN) : 0;
+		if (ret) {
+			*bad = off + at;
+			return ret;
+		}
 		sits_sealed_chunk_seal(&s->file, i, buf + at, tags[i - first]);
+	}
 	return sits_pwrite_all(s->out.fd, tags, (i - first) * SITS_GCM_TAG_LEN,
 			       h->tags_off + first * SITS_GCM_TAG_LEN);
 }
@@ -86,33 +98,37 @@ static int open_input(struct sealing *s)
 	return 0;
 }
 
-/* The header page, with fresh keys. */
-static int make_header(struct sealing *s, const struct sits_key *key, const struct sits_seal_opts *o)
+/* The id of a model that was given none. @cut: SITS_MODEL_ID_MAX bytes, for a name that is too long. */
+static const char *default_id(const char *path, char *cut)
 {
-	const char *slash = strrchr(s->in_path, '/');
-	const char *id = o->model_id ? o->model_id : slash ? slash + 1 : s->in_path;
-	char cut[SITS_MODEL_ID_MAX];
+	const char *slash = strrchr(path, '/'), *id = slash ? slash + 1 : path;
 	size_t n;
+
+	if (strlen(id) < SITS_MODEL_ID_MAX)
+		return id;
+	/* A long file name is no reason to fail: cut it between characters. */
+	for (n = SITS_MODEL_ID_MAX - 1; n && ((unsigned char)id[n] & 0xc0) == 0x80; n--)
+		;
+	memcpy(cut, id, n);
+	cut[n] = '\0';
+	return cut;
+}
+
+/* The header page, with fresh keys. */
+static int make_header(struct sealing *s, const struct sits_key *key, u64 plain_bytes, const struct sits_seal_opts *o)
+{
 	int ret;
 
-	if (!o->model_id && strlen(id) >= sizeof(cut)) {
-		/* A long file name is no reason to fail: cut it between characters. */
-		for (n = sizeof(cut) - 1; n && ((unsigned char)id[n] & 0xc0) == 0x80; n--)
-			;
-		memcpy(cut, id, n);
-		cut[n] = '\0';
-		id = cut;
-	}
 	if (getrandom(s->random, sizeof(s->random), 0) != (ssize_t)sizeof(s->random)) {
 		sits_log(s->ctx, SITS_LOG_ERR, "the kernel gave no random bytes for a file key");
 		return -EIO;
 	}
-	ret = sits_sealed_init(&s->file, s->page, key->raw, s->random, o->chunk_bytes, (u64)s->in_st.st_size, id,
+	ret = sits_sealed_init(&s->file, s->page, key->raw, s->random, o->chunk_bytes, plain_bytes, o->model_id,
 			       o->model_version);
 	explicit_bzero(s->random, sizeof(s->random));
 	if (ret)
-		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed as model id '%s' (UTF-8, at most %d bytes) with chunks of %u bytes: %s",
-			 s->in_path, id, SITS_MODEL_ID_MAX - 1, o->chunk_bytes, strerror(-ret));
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed with model id '%s' (at most %d bytes, no control characters) and chunks of %u bytes: %s",
+			 s->in_path, o->model_id, SITS_MODEL_ID_MAX - 1, o->chunk_bytes, strerror(-ret));
 	return ret;
 }
 
@@ -153,6 +169,8 @@ static int check_input_unchanged(struct sealing *s)
 {
 	struct stat st;
 
+	if (s->from)
+		return sits_source_unchanged(s->from);
 	if (fstat(s->in_fd, &st))
 		return -errno;
 	if (st.st_size == s->in_st.st_size && !memcmp(&st.st_mtim, &s->in_st.st_mtim, sizeof(st.st_mtim)))
@@ -165,6 +183,8 @@ static int explain(struct sealing *s, const struct sits_pump *p, int ret)
 {
 	if (ret == -ECANCELED || ret == -ENOMEM)
 		return ret;
+	if (s->from && p->fail_stage != SITS_PUMP_WRITE && (p->fail_stage != SITS_PUMP_WORK || ret == -EBADMSG))
+		return sits_source_explain(s->from, p, ret);
 	if (p->fail_stage == SITS_PUMP_EOF) {
 		sits_log(s->ctx, SITS_LOG_ERR, "%s: ended at byte %" PRIu64 " while it was being sealed: try again once nobody writes it",
 			 s->in_path, p->fail_off);
@@ -184,6 +204,7 @@ static int seal_chunks(struct sealing *s, const struct sits_seal_opts *o)
 		.in_fd = s->in_fd,
 		.in_direct_fd = -1,
 		.out_fd = s->out.fd,
+		.in_off = s->from ? s->from->hdr.data_off : 0,
 		.out_off = h->data_off,
 		.threads = o->threads,
 		.total_bytes = h->plain_bytes,
@@ -194,8 +215,14 @@ static int seal_chunks(struct sealing *s, const struct sits_seal_opts *o)
 		.progress_arg = o->progress_arg,
 	};
 	u8 none[SITS_SM4_BLOCK_LEN] = { 0 }, tag[SITS_GCM_TAG_LEN];
-	int ret;
+	int ret = 0;
 
+	if (!h->plain_bytes && s->from)
+		ret = sits_sealed_chunk_open(s->from->file, 0, none, s->from->tags);
+	if (ret) {
+		p.fail_stage = SITS_PUMP_WORK;
+		return explain(s, &p, ret);
+	}
 	if (!h->plain_bytes) {
 		sits_sealed_chunk_seal(&s->file, 0, none, tag);
 		ret = sits_pwrite_all(s->out.fd, tag, sizeof(tag), h->tags_off);
@@ -206,11 +233,27 @@ static int seal_chunks(struct sealing *s, const struct sits_seal_opts *o)
 	return ret ? explain(s, &p, ret) : 0;
 }
 
+/* The new file is for whom the old one was. */
+static int keep_owner(struct sealing *s)
+{
+	const struct stat *st = &s->from->st;
+	int ret;
+
+	if (fchown(s->out.fd, st->st_uid, st->st_gid) && errno != EPERM)
+		return -errno;
+	ret = fchmod(s->out.fd, st->st_mode & 0777) ? -errno : 0;
+	if (ret)
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't set its mode: %s", s->out_path, strerror(-ret));
+	return ret;
+}
+
 static int write_output(struct sealing *s, const struct sits_seal_opts *o)
 {
 	int ret;
 
 	ret = reserve(s, o);
+	if (!ret && s->from)
+		ret = keep_owner(s);
 	if (ret)
 		return ret;
 	ret = sits_pwrite_all(s->out.fd, s->page, sizeof(s->page), 0);
@@ -222,11 +265,11 @@ static int write_output(struct sealing *s, const struct sits_seal_opts *o)
 	return check_input_unchanged(s);
 }
 
-static int seal_opened(struct sealing *s, const struct sits_key *key, const struct sits_seal_opts *o)
+static int seal_opened(struct sealing *s, const struct sits_key *key, u64 plain_bytes, const struct sits_seal_opts *o)
 {
 	int ret;
 
-	ret = make_header(s, key, o);
+	ret = make_header(s, key, plain_bytes, o);
 	if (ret)
 		return ret;
 	ret = sits_tmpfile_open(s->ctx, s->out_path, OUTPUT_MODE, o->force, 0, &s->out);
@@ -243,6 +286,7 @@ static int seal_opened(struct sealing *s, const struct sits_key *key, const stru
 int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,
 	      const struct sits_key *key, const struct sits_seal_opts *opts)
 {
+	char cut[SITS_MODEL_ID_MAX];
 	struct sits_seal_opts o;
 	struct sealing *s;
 	void *mem;
@@ -253,6 +297,8 @@ int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,
 	ret = get_opts(ctx, opts, &o);
 	if (ret)
 		return ret;
+	if (!o.model_id)
+		o.model_id = default_id(in_path, cut);
 	ret = sits_secret_alloc(ctx, sizeof(*s), &mem);
 	if (ret)
 		return ret;
@@ -262,9 +308,71 @@ int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,
 	s->out_path = out_path;
 	ret = open_input(s);
 	if (!ret)
-		ret = seal_opened(s, key, &o);
+		ret = seal_opened(s, key, (u64)s->in_st.st_size, &o);
 	if (s->in_fd >= 0)
 		close(s->in_fd);
 	sits_secret_free(s, sizeof(*s));
+	return ret;
+}
+
+/* Seal what @src holds to its own path, as what it was but for the keys. */
+static int reseal_opened(struct sits_source *src, const struct sits_key *new_key, const struct sits_load_opts *lo)
+{
+	struct sits_seal_opts o = {
+		.chunk_bytes = src->hdr.chunk_bytes,
+		.threads = lo->threads,
+		.model_id = src->hdr.model_id,
+		.model_version = src->hdr.model_version,
+		.force = 1,
+		.progress = lo->progress,
+		.progress_arg = lo->progress_arg,
+	};
+	char real[PATH_MAX];
+	struct sealing *s;
+	void *mem;
+	int ret;
+
+	/* A symbolic link stays one. */
+	if (!realpath(src->path, real)) {
+		ret = -errno;
+		sits_log(src->ctx, SITS_LOG_ERR, "%s: %s", src->path, strerror(-ret));
+		return ret;
+	}
+	ret = sits_secret_alloc(src->ctx, sizeof(*s), &mem);
+	if (ret)
+		return ret;
+	s = mem;
+	s->ctx = src->ctx;
+	s->in_path = src->path;
+	s->out_path = real;
+	s->in_fd = src->fd;
+	s->from = src;
+	ret = seal_opened(s, new_key, src->hdr.plain_bytes, &o);
+	if (!ret)	/* of a rekey that was cut short, of the file that is no more */
+		ret = sits_journal_remove(src->ctx, real);
+	sits_secret_free(s, sizeof(*s));
+	return ret;
+}
+
+int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+		       const struct sits_key *new_key, const struct sits_load_opts *opts)
+{
+	struct sits_source src;
+	struct sits_load_opts o;
+	int ret;
+
+	if (!ctx || !path || !old_key || !new_key)
+		return -EINVAL;
+	ret = sits_load_opts_get(ctx, opts, &o);
+	if (ret)
+		return ret;
+	o.flags &= ~SITS_LOAD_ALLOW_ECB;	/* nothing vouches for its bytes: they must not become authentic */
+	ret = sits_source_open(ctx, path, old_key, SITS_SOURCE_TAGS, &src);
+	if (ret)
+		return ret;
+	ret = sits_source_allowed(&src, &o);
+	if (!ret)
+		ret = reseal_opened(&src, new_key, &o);
+	sits_source_close(&src);
 	return ret;
 }

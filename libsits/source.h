@@ -14,6 +14,8 @@
 #define SITS_SOURCE_TAGS	(1u << 0)	/* keep the tag table */
 #define SITS_SOURCE_DIRECT	(1u << 1)	/* open it for direct I/O too, where that is possible */
 
+struct sits_pump;
+
 /* Caller's storage, sits_source_open() to sits_source_close(). */
 struct sits_source {
 	struct sits_ctx *ctx;
@@ -54,6 +56,16 @@ int sits_source_header(struct sits_ctx *ctx, const char *path, int fd, const u8 
 /** sits_source_log_header() - Log what sits_source_header() answered. Return: @ret, -ENODATA as -EBADMSG. */
 int sits_source_log_header(struct sits_ctx *ctx, const char *path, const struct stat *st,
 			   const u8 page[SITS_SEALED_HDR_BYTES], const struct sits_key *key, const char *why, int ret);
+
+/** sits_load_opts_get() - The caller's options, checked; NULL gives the defaults. Return: 0; -EINVAL, logged. */
+int sits_load_opts_get(struct sits_ctx *ctx, const struct sits_load_opts *opts, struct sits_load_opts *o);
+
+/** sits_source_allowed() - Do the options allow a file with this authentic header? Return: 0; -EPROTONOSUPPORT;
+ * -EKEYEXPIRED; logged. */
+int sits_source_allowed(const struct sits_source *src, const struct sits_load_opts *opts);
+
+/** sits_source_explain() - Log what the pump found wrong with the chunks. Return: what the caller is to answer. */
+int sits_source_explain(const struct sits_source *src, const struct sits_pump *p, int ret);
 
 /** sits_same_file_header() - Do both pages have the same immutable header, so are of one file? */
 bool sits_same_file_header(const u8 a[SITS_SEALED_HDR_BYTES], const u8 b[SITS_SEALED_HDR_BYTES]);

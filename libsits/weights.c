@@ -49,8 +49,7 @@ static int open_empty(const struct sits_source *src)
 		sits_sealed_chunk_open(src->file, 0, none, src->tags);
 }
 
-/* Say what went wrong in the chunks. */
-static int explain(const struct sits_source *src, const struct sits_pump *p, int ret)
+int sits_source_explain(const struct sits_source *src, const struct sits_pump *p, int ret)
 {
 	const struct sits_sealed_hdr *h = &src->hdr;
 	uint64_t chunk = p->fail_off / h->chunk_bytes;
@@ -102,11 +101,10 @@ static int open_chunks(struct sits_source *src, uint8_t *dst, const struct sits_
 		p.fail_stage = SITS_PUMP_WORK;
 	else
 		ret = sits_pump_run(&p);
-	return ret ? explain(src, &p, ret) : sits_source_unchanged(src);
+	return ret ? sits_source_explain(src, &p, ret) : sits_source_unchanged(src);
 }
 
-/* What the options allow of a file whose header is authentic. */
-static int check_allowed(const struct sits_source *src, const struct sits_load_opts *opts)
+int sits_source_allowed(const struct sits_source *src, const struct sits_load_opts *opts)
 {
 	const struct sits_sealed_hdr *h = &src->hdr;
 
@@ -123,7 +121,7 @@ static int check_allowed(const struct sits_source *src, const struct sits_load_o
 	return 0;
 }
 
-static int get_opts(struct sits_ctx *ctx, const struct sits_load_opts *opts, struct sits_load_opts *o)
+int sits_load_opts_get(struct sits_ctx *ctx, const struct sits_load_opts *opts, struct sits_load_opts *o)
 {
 	*o = (struct sits_load_opts){ .size = sizeof(*o) };
 	if (!opts)
@@ -183,13 +181,13 @@ int sits_weights_load(struct sits_ctx *ctx, const char *path, struct sits_region
 
 	if (!ctx || !path || !region || !key)
 		return -EINVAL;
-	ret = get_opts(ctx, opts, &o);
+	ret = sits_load_opts_get(ctx, opts, &o);
 	if (ret)
 		return ret;
 	ret = sits_source_open(ctx, path, key, source_flags(&o), &src);
 	if (ret)
 		return ret;
-	ret = check_allowed(&src, &o);
+	ret = sits_source_allowed(&src, &o);
 	if (!ret)
 		ret = load_into(&src, region, &o);
 	if (!ret && info)
@@ -207,13 +205,13 @@ int sits_sealed_verify(struct sits_ctx *ctx, const char *path, const struct sits
 
 	if (!ctx || !path || !key)
 		return -EINVAL;
-	ret = get_opts(ctx, opts, &o);
+	ret = sits_load_opts_get(ctx, opts, &o);
 	if (ret)
 		return ret;
 	ret = sits_source_open(ctx, path, key, source_flags(&o), &src);
 	if (ret)
 		return ret;
-	ret = check_allowed(&src, &o);
+	ret = sits_source_allowed(&src, &o);
 	if (!ret)
 		ret = open_chunks(&src, NULL, &o);
 	if (!ret && info)

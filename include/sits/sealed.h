@@ -114,6 +114,16 @@ int sits_sealed_verify(struct sits_ctx *ctx, const char *path, const struct sits
 int sits_sealed_rekey(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
 		      const struct sits_key *new_key);
 
+/**
+ * sits_sealed_reseal() - Encrypt the file anew, with a fresh file key under @new_key, and replace it in one step.
+ * @opts: threads, min_version and progress as for a load; NULL takes the defaults
+ *
+ * Reads and writes all of it; model id, version, chunk size, owner and mode stay, the digest is a new one.
+ * Return: as sits_sealed_verify() and sits_seal(); suite 240 is refused, whatever the flags.
+ */
+int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+		       const struct sits_key *new_key, const struct sits_load_opts *opts);
+
 #define SITS_LOAD_ALLOW_ECB	(1u << 0)	/* accept suite 240: no integrity */
 #define SITS_LOAD_BUFFERED	(1u << 1)	/* through the page cache rather than O_DIRECT */
 

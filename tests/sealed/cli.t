@@ -68,6 +68,12 @@ with Dir() as d:
     r = sits("rekey", "--key", key, "--new-key", key, out)
     tap.check("rekey with a wrong key changes nothing", r.rc == 1 and "wrong key" in r.err and out.read_bytes() == after, r)
 
+    r = sits("rekey", "--reseal", "--key", key2, "--new-key", key2, "--json", out)
+    tap.check("rekey --reseal encrypts all of it anew", r.rc == 0 and r.json["authenticated"] and
+              r.json["model_id"] == "model.gguf" and sum(a == b for a, b in zip(after[8192:], out.read_bytes()[8192:])) < 30000, r)
+    r = sits("verify", "--key", key2, out)
+    tap.check("and it verifies", r.rc == 0, r)
+
     for cmd in ("seal", "verify", "inspect", "rekey", "key"):
         r = sits(cmd, "--help")
         tap.check(f"{cmd} --help", r.rc == 0 and r.out.startswith(f"usage: sits {cmd}") and r.err == "", r)

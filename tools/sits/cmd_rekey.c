@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * cmd_rekey.c - sits rekey: put a sealed file under another key. The work is sits_sealed_rekey()'s.
+ * cmd_rekey.c - sits rekey: put a sealed file under another key. The work is sits_sealed_rekey()'s, or
+ * sits_sealed_reseal()'s.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -18,17 +19,22 @@ static const char help[] =
 	"rewritten. When the command is killed or power fails, the file is under one of the two keys; running\n"
 	"the command again ends the work.\n"
 	"\n"
+	"With --reseal all of FILE is encrypted anew and replaced: then what opened it before, OLD or the file's\n"
+	"own key, is of no use any more.\n"
+	"\n"
 	"  --key OLD             the key it is under: file:PATH or keyring:NAME\n"
 	"  --new-key NEW         the key it is to be under; 'sits key new NEW' makes one\n"
+	"  --reseal              encrypt the contents anew, with a fresh file key\n"
 	"  --json                describe FILE as one JSON object on standard output\n"
-	"  --quiet               no description\n"
+	"  --quiet               no description, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_KEY = 256, OPT_NEW, OPT_JSON, OPT_QUIET, OPT_HELP };
+enum { OPT_KEY = 256, OPT_NEW, OPT_RESEAL, OPT_JSON, OPT_QUIET, OPT_HELP };
 
 static const struct option options[] = {
 	{ "key", required_argument, NULL, OPT_KEY },
 	{ "new-key", required_argument, NULL, OPT_NEW },
+	{ "reseal", no_argument, NULL, OPT_RESEAL },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -37,15 +43,23 @@ static const struct option options[] = {
 
 struct args {
 	const char *old_spec, *new_spec, *path;
-	bool json, quiet;
+	bool reseal, json, quiet;
 };
 
 static int rekey(const struct args *a, struct sits_ctx *ctx, const struct sits_key *old_key, const struct sits_key *new_key)
 {
+	struct sits_load_opts opts = { .size = sizeof(opts), .progress_arg = (void *)"resealing" };
 	struct sits_sealed_info info;
 	int ret;
 
-	ret = sits_sealed_rekey(ctx, a->path, old_key, new_key);
+	opts.progress = a->quiet ? tool_progress_quiet : tool_progress;
+	if (a->reseal) {
+		tool_catch_signals();
+		ret = sits_sealed_reseal(ctx, a->path, old_key, new_key, &opts);
+		tool_progress_end();
+	} else {
+		ret = sits_sealed_rekey(ctx, a->path, old_key, new_key);
+	}
 	if (!ret)
 		ret = sits_sealed_inspect(ctx, a->path, new_key, &info);
 	if (ret)
@@ -86,6 +100,9 @@ static int run(int argc, char **argv)
 			break;
 		case OPT_NEW:
 			a.new_spec = optarg;
+			break;
+		case OPT_RESEAL:
+			a.reseal = true;
 			break;
 		case OPT_JSON:
 			a.json = true;

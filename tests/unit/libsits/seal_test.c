@@ -448,6 +448,78 @@ static void longest_name(void **state)
 	close(cwd);
 }
 
+static int stop_at_once(void *arg, uint64_t done, uint64_t total)
+{
+	return 1;
+}
+
+/* The same model under another file key, in place of the old; or all as it was. */
+static void resealing(void **state)
+{
+	static const size_t sizes[] = { 0, 1, 4096, (2 << 20) + 77 };
+	struct sits_load_opts lo = { .size = sizeof(lo), .progress = stop_at_once };
+	struct sits_seal_opts o = seal_opts(4096);
+	struct sits_sealed_info before, after;
+	struct sits_key *next = make_key("next");
+	struct sits_region *r;
+	uint8_t *plain, *is, *was;
+	unsigned int files;
+	struct stat st;
+	size_t i, len;
+
+	o.model_id = "kept";
+	o.model_version = 9;
+	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		plain = make_plain(in_dir("plain"), sizes[i]);
+		assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o), 0);
+		assert_int_equal(chmod(in_dir("out"), 0640), 0);
+		assert_int_equal(symlink("out", in_dir("link")), 0);
+		assert_int_equal(sits_sealed_inspect(ctx, in_dir("out"), key, &before), 0);
+		was = read_file(in_dir("out"), &len);
+		files = count_files();
+
+		assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), key, next, &lo), -ECANCELED);
+		assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), next, key, NULL), -ENOKEY);
+		lo.min_version = 10;
+		assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), key, next, &lo), -EKEYEXPIRED);
+		lo.min_version = 0;
+		if (sizes[i] == (2 << 20) + 77) {
+			patch_file(in_dir("out"), before.file_bytes - 77 - 5 * 4096, "changed", 7);
+			log_clear();
+			assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), key, next, NULL), -EBADMSG);
+			assert_logged("chunk 507 ");
+			patch_file(in_dir("out"), 0, was, len);
+		}
+		is = read_file(in_dir("out"), &len);
+		assert_memory_equal(is, was, len);
+		free(is);
+		assert_int_equal(count_files(), files);
+
+		log_clear();
+		if (sits_sealed_reseal(ctx, in_dir("link"), key, next, NULL))
+			fail_msg("%s", test_log);
+		assert_int_equal(count_files(), files);
+		assert_int_equal(sits_sealed_verify(ctx, in_dir("out"), key, NULL, NULL), -ENOKEY);
+		r = make_region(sizes[i] + 1);
+		assert_int_equal(sits_weights_load(ctx, in_dir("link"), r, next, NULL, &after), 0);
+		assert_memory_equal(sits_region_data(r), plain, sizes[i]);
+		sits_region_destroy(r);
+		assert_string_equal(after.model_id, "kept");
+		assert_int_equal(after.model_version, 9);
+		assert_int_equal(after.chunk_bytes, 4096);
+		assert_memory_not_equal(after.digest, before.digest, 32);
+		assert_int_equal(stat(in_dir("out"), &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0640);
+		assert_int_equal(lstat(in_dir("link"), &st), 0);
+		assert_true(S_ISLNK(st.st_mode));
+		unlink(in_dir("link"));
+		unlink(in_dir("out"));
+		free(plain);
+		free(was);
+	}
+	sits_key_close(next);
+}
+
 static int add_one(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t *bad)
 {
 	size_t i;
@@ -544,6 +616,7 @@ int main(void)
 		cmocka_unit_test(leftovers),
 		cmocka_unit_test(temporary_files),
 		cmocka_unit_test(longest_name),
+		cmocka_unit_test(resealing),
 		cmocka_unit_test(pump),
 	};
 

@@ -479,6 +479,8 @@ static void ecb_needs_its_flag(void **state)
 		assert_int_equal(sits_sealed_verify(ctx, in_dir("ecb.sits"), key, NULL, NULL), -EPROTONOSUPPORT);
 		assert_int_equal(sits_weights_load(ctx, in_dir("ecb.sits"), r, key, &o, &info), 0);
 		assert_int_equal(info.suite, SITS_SUITE_SM4_ECB);
+		/* What nothing vouches for must not become authentic. */
+		assert_int_equal(sits_sealed_reseal(ctx, in_dir("ecb.sits"), key, key, &o), -EPROTONOSUPPORT);
 		assert_memory_equal(sits_region_data(r), plain, lens[i]);
 		assert_true(all_zero((uint8_t *)r->data + lens[i], r->mapped_bytes - lens[i]));
 		sits_region_destroy(r);
