@@ -12,6 +12,8 @@ $(UNIT_BINS) $(BENCH_BINS): $(O)/%: $(O)/%.o $(TEST_LIBS)
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -lcmocka -lcrypto $(DAEMON_LIBS) $(LIB_LIBS)
 
+include tests/fuzz/build.mk
+
 .SECONDARY: $(UNIT_BINS:%=%.o) $(BENCH_BINS:%=%.o)
 .PHONY: tests unit-tests bench-programs list-tests
 unit-tests: $(UNIT_BINS)
