@@ -113,8 +113,11 @@ static UNUSED int dir_teardown(void **state)
 
 static UNUSED void write_file(const char *path, const void *data, size_t len, mode_t mode)
 {
-	int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+	int fd;
 
+	/* A new file: one that is there may be read-only. */
+	unlink(path);
+	fd = open(path, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
 	assert_int_equal(write(fd, data, len), len);
 	assert_int_equal(fchmod(fd, mode), 0);
