@@ -27,11 +27,15 @@
 
 typedef unsigned __int128 u128_t;
 
+#define LIMBS	SITS_GHASH_LIMBS
+#define FORMS	SITS_GHASH_FORMS
+#define MANY	SITS_GHASH_AGGREGATE
+
 #define CLASS_MASK	0x1111111111111111ULL
 #define LOW_60		0x0fffffffffffffffULL
 
 /* The sums of classes that Karatsuba's method multiplies: {x0, x1}, {x2, x3}, and {x0 + x2, x1 + x3}. */
-static inline __attribute__((always_inline)) void make_forms(u64 f[SITS_GHASH_FORMS], u64 x)
+static inline __attribute__((always_inline)) void make_forms(u64 f[FORMS], u64 x)
 {
 	f[0] = x & CLASS_MASK;
 	f[1] = x >> 1 & CLASS_MASK;
@@ -55,35 +59,54 @@ static inline u128_t join(u128_t p0, u128_t p1, u128_t sums)
 	return p0 ^ (p0 ^ p1 ^ sums) << 1 ^ p1 << 2;
 }
 
+/* The sum of n products: carry-less but for what low_bits() removes. */
+static inline __attribute__((always_inline)) u128_t sum_products(const u64 *a, const u64 *b, unsigned int n)
+{
+	u128_t acc = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		acc ^= (u128_t)a[i] * b[i];
+	return low_bits(acc);
+}
+
+/* The same for the top four bits of a limb: 64 bits hold each product, and all its bits are meant. */
+static inline __attribute__((always_inline)) u64 sum_top(const u64 *nibble, const u64 *b, unsigned int n)
+{
+	u64 acc = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		acc ^= nibble[i] * b[i];
+	return acc;
+}
+
 /*
  * The carry-less products of n limbs with as many of the key's, summed. @y: limbs; @h: [form][i] of
  * the same limb of the key's powers, from index first on.
  */
 static inline __attribute__((always_inline)) u128_t limb_products(const u64 *y, unsigned int n,
-		const u64 h[SITS_GHASH_FORMS][SITS_GHASH_AGGREGATE], unsigned int first)
+								  const u64 h[FORMS][MANY], unsigned int first)
 {
-	u128_t acc[SITS_GHASH_FORMS] = { 0 }, low, high, mid;
-	u64 top[4] = { 0 };
+	u64 f[FORMS][MANY], nibble[MANY], x[FORMS];
+	u128_t low, high, mid, top;
 	unsigned int i, k;
 
 	for (i = 0; i < n; i++) {
-		u64 f[SITS_GHASH_FORMS], nibble = y[i] >> 60;
-
-		make_forms(f, y[i] & LOW_60);
-		for (k = 0; k < SITS_GHASH_FORMS; k++)
-			acc[k] ^= (u128_t)f[k] * h[k][first + i];
-		top[0] ^= nibble * h[0][first + i];
-		top[1] ^= nibble * h[1][first + i];
-		top[2] ^= nibble * h[3][first + i];
-		top[3] ^= nibble * h[4][first + i];
+		make_forms(x, y[i] & LOW_60);
+		for (k = 0; k < FORMS; k++)
+			f[k][i] = x[k];
+		nibble[i] = y[i] >> 60;
 	}
-	for (k = 0; k < SITS_GHASH_FORMS; k++)
-		acc[k] = low_bits(acc[k]);
-	low = join(acc[0], acc[1], acc[2]);
-	high = join(acc[3], acc[4], acc[5]);
-	mid = join(acc[6], acc[7], acc[8]) ^ low ^ high;
-	return low ^ mid << 2 ^ high << 4 ^
-	       (top[0] ^ (u128_t)top[1] << 1 ^ (u128_t)top[2] << 2 ^ (u128_t)top[3] << 3) << 60;
+	low = join(sum_products(f[0], h[0] + first, n), sum_products(f[1], h[1] + first, n),
+		   sum_products(f[2], h[2] + first, n));
+	high = join(sum_products(f[3], h[3] + first, n), sum_products(f[4], h[4] + first, n),
+		    sum_products(f[5], h[5] + first, n));
+	mid = join(sum_products(f[6], h[6] + first, n), sum_products(f[7], h[7] + first, n),
+		   sum_products(f[8], h[8] + first, n)) ^ low ^ high;
+	top = sum_top(nibble, h[0] + first, n) ^ (u128_t)sum_top(nibble, h[1] + first, n) << 1 ^
+	      (u128_t)sum_top(nibble, h[3] + first, n) << 2 ^ (u128_t)sum_top(nibble, h[4] + first, n) << 3;
+	return low ^ mid << 2 ^ high << 4 ^ top << 60;
 }
 
 /* Fold 64 coefficients of t^128 and up into the 128 below: t^128 = t^7 + t^2 + t + 1, bits reversed. */
@@ -93,20 +116,16 @@ static inline void fold(u64 x, u64 *hi, u64 *lo)
 	*lo ^= x << 63 ^ x << 62 ^ x << 57;
 }
 
-/* y = sum of blocks[i] H^(n - i) for n pairs of big-endian words, y added to the first. */
+/* y = sum of blocks[i] H^(n - i), y having been added to the first. */
 static inline __attribute__((always_inline)) void multiply(struct sits_ghash *g, const u8 *blocks, unsigned int n)
 {
-	u64 limb[SITS_GHASH_LIMBS][SITS_GHASH_AGGREGATE], z[4];
-	unsigned int i, first = SITS_GHASH_AGGREGATE - n;
+	unsigned int i, first = MANY - n;
+	u64 limb[LIMBS][MANY], z[4];
 	u128_t hh, ll, mm;
 
 	for (i = 0; i < n; i++) {
-		limb[0][i] = sits_get_be64(blocks + 16 * i);
-		limb[1][i] = sits_get_be64(blocks + 16 * i + 8);
-		if (i == 0) {
-			limb[0][0] ^= g->y[0];
-			limb[1][0] ^= g->y[1];
-		}
+		limb[0][i] = sits_get_be64(blocks + 16 * i) ^ (i ? 0 : g->y[0]);
+		limb[1][i] = sits_get_be64(blocks + 16 * i + 8) ^ (i ? 0 : g->y[1]);
 		limb[2][i] = limb[0][i] ^ limb[1][i];
 	}
 	hh = limb_products(limb[0], n, g->h[0], first);
@@ -120,6 +139,17 @@ static inline __attribute__((always_inline)) void multiply(struct sits_ghash *g,
 	fold(z[1], &z[3], &z[2]);
 	g->y[0] = z[3];
 	g->y[1] = z[2];
+}
+
+/* Apart, so that callers do not each get a copy of so much code. */
+static __attribute__((noinline)) void multiply_one(struct sits_ghash *g, const u8 *block)
+{
+	multiply(g, block, 1);
+}
+
+static __attribute__((noinline)) void multiply_many(struct sits_ghash *g, const u8 *blocks)
+{
+	multiply(g, blocks, MANY);
 }
 
 /* Divide by t: a shift to the left, where t^0 / t = t^127 + t^6 + t + 1. */
@@ -138,12 +168,12 @@ void sits_ghash_key(u64 h[2], const u8 raw[16])
 
 static void set_power(struct sits_ghash *g, unsigned int i, const u64 h[2])
 {
-	u64 f[SITS_GHASH_FORMS];
+	u64 f[FORMS];
 	unsigned int limb, k;
 
-	for (limb = 0; limb < SITS_GHASH_LIMBS; limb++) {
+	for (limb = 0; limb < LIMBS; limb++) {
 		make_forms(f, limb == 2 ? h[0] ^ h[1] : h[limb]);
-		for (k = 0; k < SITS_GHASH_FORMS; k++)
+		for (k = 0; k < FORMS; k++)
 			g->h[limb][k][i] = f[k];
 	}
 	sits_wipe(f, sizeof(f));
@@ -156,18 +186,18 @@ void sits_ghash_init(struct sits_ghash *g, const u64 h[2], u64 len_hint)
 	u8 block[16];
 
 	memset(g->y, 0, sizeof(g->y));
-	set_power(g, SITS_GHASH_AGGREGATE - 1, h);
-	g->many = len_hint >= 16 * SITS_GHASH_AGGREGATE;
+	set_power(g, MANY - 1, h);
+	g->many = len_hint >= 16 * MANY;
 	if (!g->many)
 		return;
 	/* The key kept is H/t, so that H/t times a block is the block times H: H^k/t becomes H^(k+1)/t. */
 	power[0] = h[0];
 	power[1] = h[1];
-	for (i = SITS_GHASH_AGGREGATE - 1; i-- > 0;) {
+	for (i = MANY - 1; i-- > 0;) {
 		sits_put_be64(block, power[0]);
 		sits_put_be64(block + 8, power[1]);
 		memset(g->y, 0, sizeof(g->y));
-		multiply(g, block, 1);
+		multiply_one(g, block);
 		power[0] = g->y[0];
 		power[1] = g->y[1];
 		set_power(g, i, power);
@@ -181,15 +211,15 @@ void sits_ghash_update(struct sits_ghash *g, const u8 *data, size_t len)
 {
 	u8 last[16] = { 0 };
 
-	for (; len >= 16 * SITS_GHASH_AGGREGATE && g->many; len -= 16 * SITS_GHASH_AGGREGATE) {
-		multiply(g, data, SITS_GHASH_AGGREGATE);
-		data += 16 * SITS_GHASH_AGGREGATE;
+	for (; len >= 16 * MANY && g->many; len -= 16 * MANY) {
+		multiply_many(g, data);
+		data += 16 * MANY;
 	}
 	for (; len >= 16; len -= 16, data += 16)
-		multiply(g, data, 1);
+		multiply_one(g, data);
 	if (len) {
 		memcpy(last, data, len);
-		multiply(g, last, 1);
+		multiply_one(g, last);
 	}
 }
 
@@ -199,7 +229,7 @@ void sits_ghash_final(struct sits_ghash *g, u64 aad_len, u64 text_len, u8 out[16
 
 	sits_put_be64(lengths, 8 * aad_len);
 	sits_put_be64(lengths + 8, 8 * text_len);
-	multiply(g, lengths, 1);
+	multiply_one(g, lengths);
 	sits_put_be64(out, g->y[0]);
 	sits_put_be64(out + 8, g->y[1]);
 	sits_wipe(g, sizeof(*g));

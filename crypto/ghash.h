@@ -7,7 +7,7 @@
 
 #include "crypto/port.h"
 
-#define SITS_GHASH_AGGREGATE	4	/* blocks multiplied for one reduction */
+#define SITS_GHASH_AGGREGATE	8	/* blocks multiplied for one reduction */
 #define SITS_GHASH_LIMBS	3	/* high and low 64 bits, and their sum */
 #define SITS_GHASH_FORMS	9	/* products of 4-term polynomials by Karatsuba's method, twice */
 

@@ -59,9 +59,12 @@ static void compress(u32 state[8], const u8 *block, size_t nr_blocks)
 			w[j] = p1(w[j - 16] ^ w[j - 9] ^ rotate_left(w[j - 3], 15)) ^
 			       rotate_left(w[j - 13], 7) ^ w[j - 6];
 		memcpy(v, state, sizeof(v));
+		/* Unrolled by 8, the words come round to where they were, and need no moving. */
+#pragma GCC unroll 8
 		for (j = 0; j < 16; j++)
 			sm3_step(v, j, w[j], w[j + 4]);
-		for (; j < 64; j++)
+#pragma GCC unroll 8
+		for (j = 16; j < 64; j++)
 			sm3_step(v, j, w[j], w[j + 4]);
 		for (j = 0; j < 8; j++)
 			state[j] ^= v[j];

@@ -16,7 +16,9 @@
  *	word			an integer or a vector of integers of 4 NR bits
  *	lanes8(), lanes16(), lanes24()	the plane whose lane j is lane j + 1, + 2, + 3 (mod 4) of the argument:
  *			what SM4 calls a rotation by 8, 16 and 24 to the left
- *	round_key_planes()	each bit of a round key spread over a lane
+ *	round_key_planes()	each bit of a word spread over a lane
+ * and defines after:
+ *	counter_planes()	a word that grows by one from block to block, modulo 2^32
  *
  * The S-box circuit leaves out the S-box's two constants. The one at its output would add
  * L(d3d3d3d3) = 4f4f4f4f to each word that a round makes. The planes do without it, so words with
@@ -29,6 +31,8 @@
 #define SITS_CRYPTO_SM4_BITSLICE_H
 
 #include "crypto/sm4_sbox.h"
+
+static void counter_planes(word p[8], u32 first);
 
 #define SM4_REP4(byte)	((u32)(byte) * 0x01010101u)
 #define SM4_OUT_L	SM4_REP4(0x4f)
@@ -74,6 +78,16 @@ static inline __attribute__((always_inline)) void sm4_rounds(word p[4][8], const
 		sm4_round(p[2], p[3], p[0], p[1], round_key_adjust(rk[r + 2], r + 2));
 		sm4_round(p[3], p[0], p[1], p[2], round_key_adjust(rk[r + 3], r + 3));
 	}
+}
+
+/* The blocks of a counter: as load() of ctr, ctr + 1, .. would, but that the last word has no carry. */
+static inline __attribute__((always_inline)) void sm4_counters(word p[4][8], const u8 ctr[16])
+{
+	int w;
+
+	for (w = 0; w < 3; w++)
+		round_key_planes(p[w], sits_get_be32(ctr + 4 * w));
+	counter_planes(p[3], sits_get_be32(ctr + 12));
 }
 
 /* Exchange the bits of b at mask with those of a at mask << n. */

@@ -94,6 +94,22 @@ static inline __attribute__((always_inline)) void load(word p[4][8], const u8 *s
 	transpose_all(p);
 }
 
+static void counter_planes(word p[8], u32 first)
+{
+	word n = splat(first) + (word){ 0, 4, 8, 12 };
+	int g, i;
+
+	/* Loaded from memory, byte j of block 4 g + b is in element j of v[g]. Integers have it the other way round. */
+	for (g = 0; g < 8; g += 4, n += 16) {
+		for (i = 0; i < 4; i++)
+			p[g + i] = n + (u32)i;
+		zip4(p + g);
+		for (i = 0; i < 4; i++)
+			p[g + i] = __builtin_shufflevector(p[g + i], p[g + i], 3, 2, 1, 0);
+	}
+	transpose_bits(p, splat(0x55555555), splat(0x33333333), splat(0x0f0f0f0f));
+}
+
 /* SM4 gives its last four words in reverse. */
 static inline __attribute__((always_inline)) void store(u8 *dst, word p[4][8])
 {
@@ -138,5 +154,15 @@ void sits_sm4_crypt_bs128(const u32 rk[32], u8 *dst, const u8 *src, size_t nr_bl
 		src += 16 * nr;
 		dst += 16 * nr;
 	}
+	sits_wipe(p, sizeof(p));
+}
+
+void sits_sm4_stream_bs128(const u32 rk[32], const u8 ctr[16], u8 *stream)
+{
+	word p[4][8];
+
+	sm4_counters(p, ctr);
+	sm4_rounds(p, rk);
+	store(stream, p);
 	sits_wipe(p, sizeof(p));
 }

@@ -63,6 +63,23 @@ static void load(word p[4][8], const u8 *src)
 	}
 }
 
+static inline u64 counter_bytes(u32 n)
+{
+	u8 be[4];
+
+	sits_put_be32(be, n);
+	return spread_bytes(sits_get_le32(be));
+}
+
+static void counter_planes(word p[8], u32 first)
+{
+	u32 g;
+
+	for (g = 0; g < 8; g++)
+		p[g] = counter_bytes(first + 2 * g) | counter_bytes(first + 2 * g + 1) << 8;
+	transpose_bits(p, 0x5555555555555555ULL, 0x3333333333333333ULL, 0x0f0f0f0f0f0f0f0fULL);
+}
+
 /* SM4 gives its last four words in reverse. */
 static void store(u8 *dst, word p[4][8])
 {
@@ -96,5 +113,15 @@ void sits_sm4_crypt_bs64(const u32 rk[32], u8 *dst, const u8 *src, size_t nr_blo
 		memcpy(dst, part, 16 * nr_blocks);
 		sits_wipe(part, sizeof(part));
 	}
+	sits_wipe(p, sizeof(p));
+}
+
+void sits_sm4_stream_bs64(const u32 rk[32], const u8 ctr[16], u8 *stream)
+{
+	word p[4][8];
+
+	sm4_counters(p, ctr);
+	sm4_rounds(p, rk);
+	store(stream, p);
 	sits_wipe(p, sizeof(p));
 }

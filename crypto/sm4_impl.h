@@ -16,6 +16,10 @@
 void sits_sm4_crypt_bs64(const u32 rk[32], u8 *dst, const u8 *src, size_t nr_blocks);
 void sits_sm4_crypt_bs128(const u32 rk[32], u8 *dst, const u8 *src, size_t nr_blocks);
 
+/* One batch of keystream: the ciphertexts of ctr, ctr + 1 .., whose last word counts modulo 2^32, alone. */
+void sits_sm4_stream_bs64(const u32 rk[32], const u8 ctr[16], u8 *stream);
+void sits_sm4_stream_bs128(const u32 rk[32], const u8 ctr[16], u8 *stream);
+
 /* The fastest core for so many blocks. */
 void sits_sm4_crypt_blocks(const u32 rk[32], u8 *dst, const u8 *src, size_t nr_blocks);
 
