@@ -184,6 +184,39 @@ int sits_map_facts(const void *addr, uint64_t len_bytes, struct sits_map_facts *
 int sits_lock_memory(struct sits_ctx *ctx, int severity, const void *addr, uint64_t len_bytes,
 		     const char *what);
 
+/* ------------------------------------------------------- queues and channels */
+
+/* The head of a provider's queue; the functions are those of sits/queue.h. */
+struct sits_queue {
+	const struct sits_queue_ops *ops;
+	struct sits_ctx *ctx;	/* borrowed */
+};
+
+struct sits_queue_ops {
+	void (*destroy)(struct sits_queue *queue);
+	void (*close_intake)(struct sits_queue *queue);
+	int (*fetch)(struct sits_queue *queue, struct sits_queue_event *ev, int timeout_ms);
+	void (*wake)(struct sits_queue *queue);
+	int (*commit)(struct sits_queue *queue, uint64_t req, const void *data, size_t len,
+		      int status, uint32_t flags);
+	void (*get_stats)(struct sits_queue *queue, struct sits_queue_stats *stats);
+};
+
+/* The head of a provider's channel. */
+struct sits_channel {
+	const struct sits_channel_ops *ops;
+	struct sits_ctx *ctx;	/* borrowed */
+};
+
+struct sits_channel_ops {
+	void (*close)(struct sits_channel *ch);
+	int (*submit)(struct sits_channel *ch, const void *data, size_t len, uint64_t timeout_ns,
+		      uint64_t *req);
+	int (*recv)(struct sits_channel *ch, struct sits_chunk *chunk, int timeout_ms);
+	int (*cancel)(struct sits_channel *ch, uint64_t req);
+	int (*fd)(struct sits_channel *ch);
+};
+
 #pragma GCC visibility pop
 
 #endif

@@ -17,4 +17,6 @@ const struct sits_provider sits_provider_user = {
 	.name = "user",
 	.probe = user_probe,
 	.region_create = sits_user_region_create,
+	.queue_create = sits_user_queue_create,
+	.channel_open = sits_user_channel_open,
 };

@@ -11,6 +11,10 @@
 
 int sits_user_region_create(struct sits_ctx *ctx, const struct sits_region_opts *opts,
 			    struct sits_region **out);
+int sits_user_queue_create(struct sits_ctx *ctx, const struct sits_queue_opts *opts,
+			   struct sits_queue **out);
+int sits_user_channel_open(struct sits_ctx *ctx, const char *name, uint64_t arena_bytes,
+			   struct sits_channel **out);
 
 #pragma GCC visibility pop
 

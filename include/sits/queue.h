@@ -130,7 +130,10 @@ void sits_channel_close(struct sits_channel *ch);
  * @data: copied into the arena
  * @timeout_ns: after this long the request is cancelled and ends with -ETIMEDOUT; 0 means never
  * @req: out: the request's number on this channel
- * Return: 0; -EMSGSIZE over SITS_REQUEST_MAX; -ENOBUFS where the arena is full; -EPIPE where the daemon is gone.
+ * Context: any thread, also beside one that receives.
+ * Return: 0; -EMSGSIZE over SITS_REQUEST_MAX, or over what an arena of this size can take (three
+ * quarters of it); -ENOBUFS where the arena is full or too many ends have not been received: receive
+ * first; -EPIPE where the daemon is gone.
  */
 int sits_channel_submit(struct sits_channel *ch, const void *data, size_t len,
 			uint64_t timeout_ns, uint64_t *req);
