@@ -8,7 +8,7 @@
 #include "kernels/kernels.h"
 
 extern const struct sits_backend sits_backend_ref;
-#ifdef SITS_KERNELS_X86_READY
+#ifdef SITS_KERNELS_X86
 extern const struct sits_backend sits_backend_avx2;
 extern const struct sits_backend sits_backend_avx512;
 #endif

@@ -5,11 +5,13 @@ KERNEL_X86 := $(findstring x86_64,$(shell $(CC) -dumpmachine))
 KERNEL_SRCS := $(wildcard kernels/*.c kernels/ref/*.c $(if $(KERNEL_X86),kernels/x86/*.c))
 KERNEL_OBJS += $(patsubst %.c,$(O)/%.o,$(sort $(KERNEL_SRCS)))
 
-$(O)/kernels/%.o: CFLAGS := -O3 -g -ffp-contract=off -fno-math-errno
-$(O)/kernels/%.o: OBJ_CFLAGS = $(if $(KERNEL_X86),-DSITS_KERNELS_X86)
-$(O)/kernels/x86/%_avx2.o: OBJ_CFLAGS = -DSITS_KERNELS_X86 -mavx2 -mfma -mf16c -mbmi2
-$(O)/kernels/x86/%_avx512.o: OBJ_CFLAGS = -DSITS_KERNELS_X86 -mavx512f -mavx512bw -mavx512vl -mavx512dq \
-	-mavx512vnni -mavx2 -mfma -mf16c -mbmi2
+KERNEL_DEFS := $(if $(KERNEL_X86),-DSITS_KERNELS_X86) $(if $(SAN),-DSITS_KERNELS_PLAIN)
+
+$(O)/kernels/%.o: CFLAGS := $(if $(SAN),-O1,-O3) -g -ffp-contract=off -fno-math-errno
+$(O)/kernels/%.o: OBJ_CFLAGS = $(KERNEL_DEFS)
+$(O)/kernels/x86/%_avx2.o: OBJ_CFLAGS = $(KERNEL_DEFS) -mavx2 -mfma -mf16c -mbmi2
+$(O)/kernels/x86/%_avx512.o: OBJ_CFLAGS = $(KERNEL_DEFS) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni \
+	-mavx2 -mfma -mf16c -mbmi2
 
 $(O)/libkernels.a: $(KERNEL_OBJS)
 PROGRAMS += $(O)/libkernels.a

@@ -8,7 +8,7 @@
 #include "kernels/backends.h"
 
 static const struct sits_backend *const backends[] = {
-#ifdef SITS_KERNELS_X86_READY
+#ifdef SITS_KERNELS_X86
 	&sits_backend_avx512,
 	&sits_backend_avx2,
 #endif

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * prepare.h - template: activations to their prepared form, weights back to f32.
+ *
+ * Bit for bit what the reference does (ref/matmul.c, quant.h).
+ */
+#ifndef SITS_KERNELS_X86_PREPARE_H
+#define SITS_KERNELS_X86_PREPARE_H
+
+#include "kernels/quant.h"
+
+#define NV (SITS_QG / VL)
+
+/* One group of 32; the same steps as the reference's. */
+INLINE void quantise(const float *x, struct sits_q8 *out)
+{
+	vi top = vi_zero(), sum[2] = { vi_zero(), vi_zero() };
+	vf v[NV], id;
+	float most;
+	int half[2];
+
+	UNROLL for (int i = 0; i < NV; i++) {
+		v[i] = v_load(x + i * VL);
+		top = vi_max(top, vi_and(v_bits(v[i]), vi_set1(0x7fffffff)));
+	}
+	most = sits_bits_f32((uint32_t)vi_hmax(top));
+	if (!(most >= SITS_Q8_TINY && most < INFINITY)) {
+		memset(out, 0, sizeof(*out));
+		if (!(most < SITS_Q8_TINY)) {
+			out->d = NAN;
+			out->s = NAN;
+		}
+		return;
+	}
+	out->d = most / 127.0f;
+	id = v_set1(1.0f / out->d);
+	UNROLL for (int i = 0; i < NV; i++) {
+		vi q = v_to_i(v_mul(v[i], id));
+
+		vi_store_low8(out->q + i * VL, q);
+		sum[i * VL / 16] = vi_add(sum[i * VL / 16], q);
+	}
+	half[0] = vi_hsum(sum[0]);
+	half[1] = vi_hsum(sum[1]);
+	out->s = out->d * (float)(half[0] + half[1]);
+	out->off8 = -8 * (half[0] + half[1]);
+	out->off16 = -16 * (half[0] + half[1]);
+	out->off128 = -128 * (half[0] + half[1]);
+	out->off32[0] = -32 * half[0];
+	out->off32[1] = -32 * half[1];
+	out->zero = 0;
+}
+
+void ISA(act_prepare)(uint32_t wtype, const float *x, size_t ldx, size_t T, size_t K, void *out)
+{
+	size_t row = sits_cpu_act_row_bytes(wtype, K);
+
+	for (size_t t = 0; t < T; t++) {
+		uint8_t *o = (uint8_t *)out + t * row;
+
+		if (!sits_dtype_is_quant(wtype)) {
+			memcpy(o, x + t * ldx, K * sizeof(float));
+			memset(o + K * sizeof(float), 0, row - K * sizeof(float));
+			continue;
+		}
+		for (size_t g = 0; g < K / SITS_QG; g++)
+			quantise(x + t * ldx + g * SITS_QG, (struct sits_q8 *)o + g);
+	}
+}
+
+static void dequant_float(uint32_t wtype, const uint8_t *src, float *dst, size_t n)
+{
+	size_t k = 0;
+
+	if (wtype == SITS_F32) {
+		memcpy(dst, src, n * sizeof(float));
+		return;
+	}
+	for (; k + VL <= n; k += VL)
+		v_store(dst + k, wtype == SITS_F16 ? v_load_f16(src + 2 * k) : v_load_bf16(src + 2 * k));
+	if (k < n)
+		v_store_n(dst + k, wtype == SITS_F16 ? v_load_f16_n(src + 2 * k, n - k) :
+			  v_load_bf16_n(src + 2 * k, n - k), n - k);
+}
+
+void ISA(dequant)(uint32_t wtype, const void *src, float *dst, size_t n)
+{
+	struct sits_group g;
+
+	if (!sits_dtype_is_quant(wtype)) {
+		dequant_float(wtype, src, dst, n);
+		return;
+	}
+	for (size_t i = 0; i < n / SITS_QG; i++, dst += SITS_QG) {
+		sits_group_load(wtype, src, i, &g);
+		UNROLL for (int j = 0; j < NV; j++) {
+			vf q = v_sub(v_from_u8(g.q + j * VL), v_set1((float)g.off));
+			vf v = v_mul(v_set1(g.sc[j * VL / 16]), q);
+
+			v_store(dst + j * VL, g.has_min ? v_add(v, v_set1(g.mn)) : v);
+		}
+	}
+}
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * vec_avx512.h - the small vector vocabulary that the templates are written in, 16 lanes.
+ *
+ * vec_avx2.h has the same names with 8 lanes. Functions with a count n take 0 <= n <= VL and touch
+ * only the first n elements; absent lanes read as zero.
+ */
+#ifndef SITS_KERNELS_X86_VEC_H
+#define SITS_KERNELS_X86_VEC_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+/*
+ * Templates are functions whose constant arguments pick the code: inlined for each of them, with loops
+ * unrolled. Instrumented builds (SITS_KERNELS_PLAIN) compile them once, with loops: unrolled they take minutes.
+ */
+#if defined(SITS_KERNELS_PLAIN)
+#define TEMPLATE static __attribute__((noinline))
+#define UNROLL
+#elif defined(__clang__)
+#define TEMPLATE INLINE
+#define UNROLL _Pragma("unroll")
+#else
+#define TEMPLATE INLINE
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define VL 16			/* f32 or i32 lanes */
+#define ISA(name) sits_avx512_##name
+
+typedef __m512 vf;
+typedef __m512i vi;
+typedef __m512d vd;		/* VL / 2 lanes */
+
+INLINE __mmask16 v_mask(size_t n)
+{
+	return (__mmask16)_bzhi_u32(0xffff, (unsigned int)n);
+}
+
+/* f32 */
+INLINE vf v_zero(void) { return _mm512_setzero_ps(); }
+INLINE vf v_set1(float x) { return _mm512_set1_ps(x); }
+INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
+INLINE vf v_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(v_mask(n), p); }
+INLINE void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+INLINE void v_store_n(float *p, vf x, size_t n) { _mm512_mask_storeu_ps(p, v_mask(n), x); }
+INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+INLINE vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+INLINE vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }	/* b where either is NaN */
+INLINE vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }	/* b where either is NaN */
+INLINE vf v_neg(vf a) { return _mm512_xor_ps(a, _mm512_set1_ps(-0.0f)); }
+INLINE vf v_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+INLINE vf v_swap_pairs(vf a) { return _mm512_permute_ps(a, 0xb1); }
+INLINE vf v_scale2(vf x, vf n) { return _mm512_scalef_ps(x, n); }	/* x * 2^n, n whole */
+
+/* Lanes from n on become fill. */
+INLINE vf v_keep_n(vf x, size_t n, vf fill)
+{
+	return _mm512_mask_mov_ps(fill, v_mask(n), x);
+}
+
+/* Sum and largest of all lanes: halves are folded, so the order is fixed. */
+INLINE float v_hsum(vf a)
+{
+	__m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+	__m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+
+	q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+	return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+INLINE float v_first(vf a) { return _mm512_cvtss_f32(a); }
+
+INLINE float v_hmax(vf a)
+{
+	__m256 h = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+	__m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+
+	q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+	return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+
+/* f16 and bf16 */
+INLINE vf v_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+INLINE vf v_load_f16_n(const void *p, size_t n)
+{
+	return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v_mask(n), p));
+}
+INLINE void v_store_f16(void *p, vf x)
+{
+	_mm256_storeu_si256(p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+INLINE vf v_from_bf16(__m256i x)
+{
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+INLINE vf v_load_bf16(const void *p) { return v_from_bf16(_mm256_loadu_si256(p)); }
+INLINE vf v_load_bf16_n(const void *p, size_t n)
+{
+	return v_from_bf16(_mm256_maskz_loadu_epi16(v_mask(n), p));
+}
+
+/* i32 lanes and bytes */
+INLINE vi vi_zero(void) { return _mm512_setzero_si512(); }
+INLINE vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
+INLINE vi vi_set1_8(int8_t x) { return _mm512_set1_epi8(x); }
+INLINE vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
+INLINE vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
+INLINE vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+INLINE vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
+INLINE vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
+INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
+#define vi_srl(a, n) _mm512_srli_epi32(a, n)
+#define vi_sll(a, n) _mm512_slli_epi32(a, n)
+#define vi_sra(a, n) _mm512_srai_epi32(a, n)
+INLINE vf vi_to_f(vi a) { return _mm512_cvtepi32_ps(a); }
+INLINE vi v_to_i(vf a) { return _mm512_cvtps_epi32(a); }	/* to nearest even */
+INLINE vi v_bits(vf a) { return _mm512_castps_si512(a); }
+/* The f16 in the low half of each lane. */
+INLINE vf vi_f16(vi a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
+INLINE int32_t vi_hmax(vi a) { return _mm512_reduce_max_epi32(a); }
+INLINE int32_t vi_hsum(vi a) { return _mm512_reduce_add_epi32(a); }
+/* The low byte of each lane, VL bytes. */
+INLINE void vi_store_low8(void *p, vi a) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(a)); }
+INLINE vf v_from_u8(const uint8_t *p)
+{
+	return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)));
+}
+
+/* Bytes w: bit 4 of byte i of each lane becomes bit 4 j + i of the lane of qh. j is constant. */
+INLINE vi vi_or_bit4(vi w, vi qh, int j)
+{
+	vi spread = _mm512_shuffle_epi8(qh, _mm512_set_epi32(
+		0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c, 0x08080808, 0x04040404, 0,
+		0x0c0c0c0c, 0x08080808, 0x04040404, 0, 0x0c0c0c0c, 0x08080808, 0x04040404, 0)
+		+ _mm512_set1_epi8((char)(j / 2)));
+	__mmask64 m = _mm512_test_epi8_mask(spread, _mm512_set1_epi32(j & 1 ? (int)0x80402010 : 0x08040201));
+
+	return _mm512_mask_add_epi8(w, m, w, _mm512_set1_epi8(16));
+}
+
+/*
+ * Sixteen bytes at offset off of VL rows, transposed: lane r of z[i] is dword i of row r.
+ * The inputs are gathered so that unpacking within 128-bit lanes leaves the rows in order.
+ */
+INLINE vi vi_rows(const uint8_t *const *row, size_t off, int i)
+{
+	vi z = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(row[i] + off)));
+
+	z = _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(row[4 + i] + off)), 1);
+	z = _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(row[8 + i] + off)), 2);
+	return _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(row[12 + i] + off)), 3);
+}
+
+INLINE void vi_load_t16(const uint8_t *const *row, size_t off, vi z[4])
+{
+	vi r0 = vi_rows(row, off, 0), r1 = vi_rows(row, off, 1);
+	vi r2 = vi_rows(row, off, 2), r3 = vi_rows(row, off, 3);
+	vi a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpackhi_epi32(r0, r1);
+	vi c = _mm512_unpacklo_epi32(r2, r3), d = _mm512_unpackhi_epi32(r2, r3);
+
+	z[0] = _mm512_unpacklo_epi64(a, c);
+	z[1] = _mm512_unpackhi_epi64(a, c);
+	z[2] = _mm512_unpacklo_epi64(b, d);
+	z[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+/* f64, VL / 2 lanes */
+INLINE vd vd_set1(double x) { return _mm512_set1_pd(x); }
+INLINE vd vd_from_f32(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+INLINE void vd_store_f32(float *p, vd x) { _mm256_storeu_ps(p, _mm512_cvtpd_ps(x)); }
+INLINE vd vd_add(vd a, vd b) { return _mm512_add_pd(a, b); }
+INLINE vd vd_sub(vd a, vd b) { return _mm512_sub_pd(a, b); }
+INLINE vd vd_mul(vd a, vd b) { return _mm512_mul_pd(a, b); }
+INLINE vd vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+INLINE vi vd_bits(vd a) { return _mm512_castpd_si512(a); }
+INLINE vi vi_add64(vi a, int64_t b) { return _mm512_add_epi64(a, _mm512_set1_epi64(b)); }
+/* Bit 0 or 1 of each 64-bit lane, moved to the sign. */
+INLINE vi vi_bit_to_sign64(vi a, int bit)
+{
+	return _mm512_and_si512(_mm512_slli_epi64(a, 63 - (unsigned int)bit), _mm512_set1_epi64(INT64_MIN));
+}
+INLINE vd vd_flip(vd a, vi sign) { return _mm512_castsi512_pd(_mm512_xor_si512(_mm512_castpd_si512(a), sign)); }
+/* b where the sign is set, else a. */
+INLINE vd vd_select(vd a, vd b, vi sign) { return _mm512_mask_mov_pd(a, _mm512_movepi64_mask(sign), b); }
+
+#endif
