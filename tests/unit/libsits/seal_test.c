@@ -2,8 +2,12 @@
 /*
  * seal_test.c - sealing: what comes out opens again, what is refused, and that nothing is left behind.
  */
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "libsits/pump.h"
@@ -361,6 +365,41 @@ static void limit_on_file_sizes(void **state)
 	free(plain);
 }
 
+/* Where io_uring is forbidden, as in many containers, all works without. */
+static void without_io_uring(void **state)
+{
+	static struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	static const struct sock_fprog prog = { sizeof(filter) / sizeof(filter[0]), filter };
+	struct sits_seal_opts o = seal_opts(4096);
+	uint8_t *plain = make_plain(in_dir("plain"), (3 << 20) + 5);
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) ||
+		    syscall(__NR_io_uring_setup, 1, NULL) != -1 || errno != EPERM)
+			_exit(77);
+		_exit(sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) ||
+		      sits_sealed_verify(ctx, in_dir("out"), key, NULL, NULL) ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	free(plain);
+	unlink(in_dir("out"));
+	if (WEXITSTATUS(status) == 77) {
+		print_message("# skip: no seccomp filters here\n");
+		skip();
+	}
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* Names that killed runs left go, that of a living run stays, and so does what only looks similar. */
 static void leftovers(void **state)
 {
@@ -613,6 +652,7 @@ int main(void)
 		cmocka_unit_test(input_that_changes_and_cancelling),
 		cmocka_unit_test(progress_ends_with_all),
 		cmocka_unit_test(limit_on_file_sizes),
+		cmocka_unit_test(without_io_uring),
 		cmocka_unit_test(leftovers),
 		cmocka_unit_test(temporary_files),
 		cmocka_unit_test(longest_name),
