@@ -57,7 +57,7 @@ def model(tokens, types, extra):
     """One layer of llama: 32 wide, 2 heads of 16."""
     n = len(tokens)
     f32 = lambda k, rows=1: bytes(4 * k * rows)  # noqa: E731
-    q8 = lambda k, rows: bytes(34 * (k // 32) * rows)  # noqa: E731
+    q4 = lambda k, rows: bytes(18 * (k // 32) * rows)  # noqa: E731
     keys = [("general.architecture", STRING, "llama"), ("general.name", STRING, "seed"),
             ("llama.block_count", U32, 1), ("llama.context_length", U32, 64), ("llama.embedding_length", U32, 32),
             ("llama.feed_forward_length", U32, 32), ("llama.attention.head_count", U32, 2),
@@ -66,12 +66,12 @@ def model(tokens, types, extra):
             ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)), ("tokenizer.ggml.token_type", ARRAY, (I32, types)),
             ("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2),
             ("tokenizer.ggml.unknown_token_id", U32, 0), ("tokenizer.chat_template", STRING, CHATML)] + extra
-    tensors = [("token_embd.weight", 8, [32, n], q8(32, n)), ("output_norm.weight", 0, [32], f32(32)),
-               ("blk.0.attn_norm.weight", 0, [32], f32(32)), ("blk.0.attn_q.weight", 8, [32, 32], q8(32, 32)),
-               ("blk.0.attn_k.weight", 8, [32, 16], q8(32, 16)), ("blk.0.attn_v.weight", 8, [32, 16], q8(32, 16)),
-               ("blk.0.attn_output.weight", 8, [32, 32], q8(32, 32)), ("blk.0.ffn_norm.weight", 0, [32], f32(32)),
-               ("blk.0.ffn_gate.weight", 8, [32, 32], q8(32, 32)), ("blk.0.ffn_up.weight", 8, [32, 32], q8(32, 32)),
-               ("blk.0.ffn_down.weight", 8, [32, 32], q8(32, 32))]
+    tensors = [("token_embd.weight", 2, [32, n], q4(32, n)), ("output_norm.weight", 0, [32], f32(32)),
+               ("blk.0.attn_norm.weight", 0, [32], f32(32)), ("blk.0.attn_q.weight", 2, [32, 32], q4(32, 32)),
+               ("blk.0.attn_k.weight", 2, [32, 16], q4(32, 16)), ("blk.0.attn_v.weight", 2, [32, 16], q4(32, 16)),
+               ("blk.0.attn_output.weight", 2, [32, 32], q4(32, 32)), ("blk.0.ffn_norm.weight", 0, [32], f32(32)),
+               ("blk.0.ffn_gate.weight", 2, [32, 32], q4(32, 32)), ("blk.0.ffn_up.weight", 2, [32, 32], q4(32, 32)),
+               ("blk.0.ffn_down.weight", 2, [32, 32], q4(32, 32))]
     return gguf(keys, tensors)
 
 
