@@ -163,8 +163,15 @@ static void commit_error(struct sits_queue *q, uint64_t req, int status, const c
 	commit_last(q, req, SITS_CHUNK_ERROR, why, strlen(why), status);
 }
 
+/* Before the last chunk is committed: who has heard the end finds it counted. */
+static void count_end(struct sits_counters *c, enum sits_end end)
+{
+	sits_count(&c->ended[end], 1);
+	sits_count(&c->active, (uint64_t)-1);
+}
+
 /* Out of the table and gone; its last chunk has been committed. The lock is not held. */
-static void retire(struct job *j, enum sits_end end)
+static void retire(struct job *j)
 {
 	struct sits_ingress *in = j->in;
 	uint32_t left;
@@ -173,8 +180,6 @@ static void retire(struct job *j, enum sits_end end)
 	table_remove(in, j);
 	left = in->nr_jobs;
 	pthread_mutex_unlock(&in->lock);
-	sits_count(&in->opts.counters->ended[end], 1);
-	sits_count(&in->opts.counters->active, (uint64_t)-1);
 	free_job(j);
 	if (!left && in->opts.idle)
 		in->opts.idle(in->opts.arg);
@@ -201,8 +206,9 @@ static enum sits_end end_of(int status)
 static void end_early(struct job *j, int status, const char *why)
 {
 	sitsd_log(SITS_LOG_DEBUG, "request %" PRIu64 " of client %" PRIu64 ": %s", j->req, j->client, why);
+	count_end(j->in->opts.counters, end_of(status));
 	commit_error(j->in->queue, j->req, status, why);
-	retire(j, end_of(status));
+	retire(j);
 }
 
 static const char *end_words(int status)
@@ -358,18 +364,17 @@ static void on_done(void *arg, const struct sits_gen_result *res)
 
 	unlink_dirty(j);
 	status = final_status(j, res, &why);
+	end = status ? end_of(status) : res->finish == SITS_FINISH_LENGTH ? SITS_END_LENGTH : SITS_END_STOP;
 	count_result(j->in->opts.counters, j, res);
-	if (status && status != -ECANCELED) {
-		end = end_of(status);
+	count_end(j->in->opts.counters, end);
+	if (status && status != -ECANCELED)
 		commit_error(j->in->queue, j->req, status, why);
-	} else {
-		end = status ? SITS_END_CANCELLED : res->finish == SITS_FINISH_LENGTH ? SITS_END_LENGTH : SITS_END_STOP;
+	else
 		commit_done(j, res, status);
-	}
 	sitsd_log(SITS_LOG_DEBUG, "request %" PRIu64 " of client %" PRIu64 ": %s, %u prompt and %u completion tokens",
 		 j->req, j->client, status && status != -ECANCELED ? why : sits_end_name(end), res->prompt_tokens,
 		 res->completion_tokens);
-	retire(j, end);
+	retire(j);
 }
 
 /* After a step: one chunk for each request that got text in it. */
@@ -508,21 +513,24 @@ static int check_generate(struct sits_ingress *in, const struct sits_request *r,
 
 static void answer_info(struct sits_ingress *in, uint64_t req)
 {
-	char *json = in->opts.info(in->opts.arg);
-	size_t len = json ? strlen(json) : 0;
-	struct sits_infer_chunk_hdr *chunk = json ? malloc(sizeof(*chunk) + len) : NULL;
+	struct sits_infer_chunk_hdr *chunk;
+	size_t len;
+	char *json;
 
+	/* First, so that it is not among the active requests of its own answer. */
+	count_end(in->opts.counters, SITS_END_INFO);
+	json = in->opts.info(in->opts.arg);
+	len = json ? strlen(json) : 0;
+	chunk = json ? malloc(sizeof(*chunk) + len) : NULL;
 	if (!chunk) {
 		free(json);
 		commit_error(in->queue, req, -ENOMEM, "out of memory");
-		sits_count(&in->opts.counters->ended[SITS_END_FAILED], 1);
 		return;
 	}
 	*chunk = (struct sits_infer_chunk_hdr){ .type = SITS_CHUNK_JSON };
 	memcpy(chunk + 1, json, len);
 	if (sits_queue_commit(in->queue, req, chunk, sizeof(*chunk) + len, 0, SITS_COMMIT_LAST) == -ENOBUFS)
 		sits_queue_commit(in->queue, req, NULL, 0, -ENOBUFS, SITS_COMMIT_LAST);
-	sits_count(&in->opts.counters->ended[SITS_END_INFO], 1);
 	free(chunk);
 	free(json);
 }
@@ -531,8 +539,8 @@ static void refuse(struct sits_ingress *in, const struct sits_queue_event *ev, i
 {
 	sitsd_log(SITS_LOG_DEBUG, "request %" PRIu64 " of client %" PRIu64 " (pid %u, uid %u): %s", ev->req, ev->client,
 		 ev->client_pid, ev->client_uid, why);
+	count_end(in->opts.counters, end_of(status));
 	commit_error(in->queue, ev->req, status, why);
-	sits_count(&in->opts.counters->ended[end_of(status)], 1);
 }
 
 static void accept_job(struct sits_ingress *in, const struct sits_queue_event *ev, struct sits_request *r)
@@ -549,7 +557,6 @@ static void accept_job(struct sits_ingress *in, const struct sits_queue_event *e
 	j->client = ev->client;
 	j->arrival_ns = now_ns();
 	j->request = *r;
-	sits_count(&in->opts.counters->active, 1);
 	pthread_mutex_lock(&in->lock);
 	table_add(in, j);
 	list_add(in, j);
@@ -564,6 +571,7 @@ static void on_request(struct sits_ingress *in, const struct sits_queue_event *e
 	int ret;
 
 	sits_count(&in->opts.counters->requests, 1);
+	sits_count(&in->opts.counters->active, 1);
 	ret = sits_request_init(&r, ev->data, ev->len, &diag);
 	if (ret) {
 		refuse(in, ev, ret, diag.msg);

@@ -69,7 +69,8 @@ int sits_request_init(struct sits_request *r, const void *bytes, size_t len, str
 	r->bytes = malloc(len ? len : 1);
 	if (!r->bytes)
 		return sits_diag_fail(diag, -ENOMEM, "out of memory");
-	memcpy(r->bytes, bytes, len);
+	if (len)
+		memcpy(r->bytes, bytes, len);
 	ret = sits_infer_parse(r->bytes, len, &r->hdr, add_field, r, err, sizeof(err));
 	if (!ret && r->hdr.op == SITS_INFER_OP_GENERATE && !r->prompt == !r->nr_msg) {
 		snprintf(err, sizeof(err), r->prompt ? "a raw prompt and chat messages exclude each other" :

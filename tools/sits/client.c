@@ -5,39 +5,41 @@
 #include "tools/sits/client.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "sits/context.h"
 #include "sits/infer.h"
 #include "sits/queue.h"
-#include "tools/sits/cmd.h"
 
-int client_open(const char *cmd, struct sits_ctx *ctx, const char *queue, int quiet, struct sits_channel **ch)
+int client_open(struct sits_ctx *ctx, const char *queue, uint64_t arena_bytes, struct sits_channel **ch)
 {
-	int ret = sits_channel_open(ctx, queue, 0, ch);
+	return sits_channel_open(ctx, queue, arena_bytes, ch);
+}
 
-	if (!ret || quiet)
-		return ret;
-	switch (ret) {
+const char *client_open_words(struct sits_ctx *ctx, const char *queue, int err, char *buf, size_t len)
+{
+	const char *dir = sits_run_dir(ctx);
+
+	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		tool_error(cmd, "no daemon serves queue '%s' in %s; start one with 'systemctl start sitsd' or 'sitsd --config FILE', "
-			   "or say where it is: --run-dir, --queue", queue, sits_run_dir(ctx));
+		snprintf(buf, len, "no daemon serves queue '%s' in %s; start one with 'systemctl start sitsd' or 'sitsd --config "
+			 "FILE', or say where it is with --run-dir and --queue", queue, dir);
 		break;
 	case -EACCES:
-		tool_error(cmd, "queue '%s' in %s: permission denied; its users are set by queue.mode in sitsd.yaml", queue,
-			   sits_run_dir(ctx));
+		snprintf(buf, len, "queue '%s' in %s: permission denied; who may connect is queue.mode in sitsd.yaml", queue, dir);
 		break;
 	case -EBUSY:
-		tool_error(cmd, "queue '%s': the daemon has as many clients as it takes (queue.max_clients)", queue);
+		snprintf(buf, len, "queue '%s' in %s: the daemon has as many clients as it takes (queue.max_clients)", queue, dir);
 		break;
 	case -EINVAL:
-		tool_error(cmd, "'%s' is not a queue name", queue);
+		snprintf(buf, len, "'%s' is not a queue name", queue);
 		break;
 	default:
-		tool_error(cmd, "queue '%s' in %s: %s", queue, sits_run_dir(ctx), strerror(-ret));
+		snprintf(buf, len, "queue '%s' in %s: %s", queue, dir, strerror(-err));
 	}
-	return ret;
+	return buf;
 }
 
 const char *client_words(int status)

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * client.h - what `sits run` and `sits info` share: a channel to sitsd, and INFO over it.
+ */
+#ifndef SITS_TOOLS_CLIENT_H
+#define SITS_TOOLS_CLIENT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct sits_channel;
+struct sits_ctx;
+
+/** client_open() - Connect to sitsd's queue. @arena_bytes: as for sits_channel_open(). Return: 0; -errno, for
+ * client_open_words(). */
+int client_open(struct sits_ctx *ctx, const char *queue, uint64_t arena_bytes, struct sits_channel **ch);
+
+/** client_open_words() - Why it failed and what to do, without a newline. @buf: @len bytes. Return: @buf. */
+const char *client_open_words(struct sits_ctx *ctx, const char *queue, int err, char *buf, size_t len);
+
+/** client_words() - What the status that ends a request means to a person; static storage. */
+const char *client_words(int status);
+
+/** client_info() - Ask for INFO. @why: out: words on failure, static storage. Return: the object (a new reference); NULL. */
+json_t *client_info(struct sits_channel *ch, int timeout_ms, const char **why);
+
+#endif
