@@ -273,9 +273,11 @@ static void merges_by_rank(void **state)
 	expect(&r, "ababcd", 0, "ab abcd");
 	expect(&r, "", 0, "");
 	/* A later copy of a merge does not change its rank. */
-	r.merge[4] = "a b";
-	r.nr_merges = 5;
-	expect(&r, "abcd", 0, "abcd");
+	add(&r, "bc", NORMAL, 0);
+	r.merge[4] = "b c";
+	r.merge[5] = "a b";
+	r.nr_merges = 6;
+	expect(&r, "abc", 0, "ab c");
 }
 
 static void drops_bytes_that_the_vocabulary_lacks(void **state)
@@ -416,9 +418,20 @@ static void puts_the_space_prefix_after_special_tokens(void **state)
 	expect(&r, "aaa", 0, "aa a");
 	r.score[7] = r.score[8] = 1;
 	expect(&r, "aab", 0, "aa b");
-	r.score[7] = -0.0f;
-	r.score[8] = 0.0f;
+	r.score[7] = 0.0f;
+	r.score[8] = -0.0f;
 	expect(&r, "aab", 0, "aa b");
+}
+
+static void joins_across_a_space_if_a_token_does(void **state)
+{
+	struct recipe r = spm_recipe();
+
+	r.prefix = 0;
+	expect(&r, "a a", 0, "a ▁a");
+	add(&r, "a▁a", NORMAL, -20);
+	expect(&r, "a a", 0, "a▁a");
+	expect(&r, "a  a", 0, "a ▁ ▁a");
 }
 
 static void tells_what_ends_generation(void **state)
@@ -636,6 +649,7 @@ int main(void)
 		cmocka_unit_test(swallows_space_after_special_tokens_of_phi_3),
 		cmocka_unit_test(falls_back_to_bytes_and_unknown),
 		cmocka_unit_test(puts_the_space_prefix_after_special_tokens),
+		cmocka_unit_test(joins_across_a_space_if_a_token_does),
 		cmocka_unit_test(tells_what_ends_generation),
 		cmocka_unit_test(gives_pieces),
 		cmocka_unit_test(appends_and_refuses_giant_text),
