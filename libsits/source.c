@@ -145,6 +145,29 @@ static int check_size(const struct sits_source *src)
 	return -EBADMSG;
 }
 
+/* What lies between the tag table and the ciphertext holds nothing, and must not. */
+static int check_padding(const struct sits_source *src)
+{
+	uint64_t at, from = src->hdr.tags_off + src->hdr.tags_bytes;
+	u8 padding[SITS_SEALED_ALIGN];
+	int ret;
+
+	ret = sits_pread_all(src->fd, padding, src->hdr.data_off - from, from);
+	if (ret) {
+		sits_log(src->ctx, SITS_LOG_ERR, "%s: tag table: can't read at byte %" PRIu64 ": %s", src->path, from,
+			 strerror(-ret));
+		return ret;
+	}
+	for (at = from; at < src->hdr.data_off; at++) {
+		if (padding[at - from]) {
+			sits_log(src->ctx, SITS_LOG_ERR, "%s: tag table: byte %" PRIu64 " behind it is not zero: the file was changed",
+				 src->path, at);
+			return -EBADMSG;
+		}
+	}
+	return 0;
+}
+
 /* The tag table: digest it, and keep it if asked. */
 static int read_tags(struct sits_source *src, bool keep)
 {
@@ -214,6 +237,8 @@ int sits_source_open(struct sits_ctx *ctx, const char *path, const struct sits_k
 		ret = check_size(src);
 	if (!ret)
 		ret = read_tags(src, flags & SITS_SOURCE_TAGS);
+	if (!ret)
+		ret = check_padding(src);
 	if (ret) {
 		sits_source_close(src);
 		return ret;

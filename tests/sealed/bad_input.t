@@ -59,6 +59,7 @@ with Dir() as d:
     refused("reserved bytes", flip(2000), "header: ")
     refused("version", good[:8] + b"\x02" + good[9:], "header: version", "EPROTONOSUPPORT")
     refused("suite", good[:12] + b"\x02" + good[13:], "header: suite", "EPROTONOSUPPORT")
+    refused("a byte between tag table and ciphertext", flip(8191), "tag table: byte 8191")
     refused("not a sealed file", plain.read_bytes(), "no sealed file")
     i = d.rng.randrange(N)
     refused("a tag", flip(tags + 16 * i + d.rng.randrange(16)), f"chunk {i} ")

@@ -151,6 +151,21 @@ static void every_tag(void **state)
 	accepted();
 }
 
+/* Nothing is between the tag table and the ciphertext. */
+static void every_byte_between(void **state)
+{
+	uint8_t changed;
+	unsigned int at;
+
+	for (at = TAGS + CHUNKS * 16; at < DATA; at++) {
+		changed = (uint8_t)(1u << (rnd() >> 61));
+		patch_file(path, at, &changed, 1);
+		refused(-EBADMSG, "tag table: byte", false);
+		patch_file(path, at, sealed + at, 1);
+	}
+	accepted();
+}
+
 static void a_thousand_ciphertext_bits(void **state)
 {
 	char name[64];
@@ -512,6 +527,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_header_byte),
 		cmocka_unit_test(every_tag),
+		cmocka_unit_test(every_byte_between),
 		cmocka_unit_test(a_thousand_ciphertext_bits),
 		cmocka_unit_test(truncations),
 		cmocka_unit_test(extensions),
