@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define HELLO_WITHIN_NS (5 * SITS_NSEC_PER_SEC)
-#define MUTE_MAX 16		/* connections beyond max_clients that may still say HELLO */
+#define MUTE_MAX 16		/* connections that have not said HELLO */
 #define HELD_OVERHEAD 128	/* what keeping an answer costs beside its bytes */
 #define OUTSTANDING_SLACK 16	/* beyond per_client: requests that are told -EBUSY */
 
@@ -43,6 +43,18 @@ static void refuse(int fd, int status)
 	close(fd);
 }
 
+/* Who connects and says nothing gives way to who comes later. */
+static void drop_oldest_mute(struct queue *q)
+{
+	struct sits_conn *conn;
+
+	TAILQ_FOREACH(conn, &q->loop.conns, link)
+		if (!conn->gone && client_of(conn)->hello_by_ns) {
+			sits_uq_client_drop(client_of(conn));
+			return;
+		}
+}
+
 static void on_accepted(void *arg, int fd)
 {
 	struct queue *q = arg;
@@ -50,11 +62,12 @@ static void on_accepted(void *arg, int fd)
 	socklen_t len = sizeof(cred);
 	struct client *c;
 
-	if (q->loop.stopping || q->nr_clients - q->nr_mute >= q->opts.max_clients ||
-	    q->nr_mute >= MUTE_MAX) {
+	if (q->loop.stopping || q->nr_clients - q->nr_mute >= q->opts.max_clients) {
 		refuse(fd, q->loop.stopping ? -ESHUTDOWN : -EBUSY);
 		return;
 	}
+	if (q->nr_mute >= MUTE_MAX)
+		drop_oldest_mute(q);
 	c = calloc(1, sizeof(*c));
 	if (!c || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len)) {
 		free(c);
