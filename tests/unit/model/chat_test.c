@@ -6,12 +6,16 @@
 #include "daemon/model/chat.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -524,6 +528,45 @@ static void long_texts_are_linear(void **state)
 	json_decref(all);
 }
 
+/* The template in the model that the project is tried with, byte for byte as `chat.py MODEL.gguf` found it. */
+static void real_model_is_recognised(void **state)
+{
+	static const char want[] = "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+		"<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n";
+	const struct sits_chat_message msg = { SITS_ROLE_USER, "Hi", 2 };
+	const char *path = getenv("SITS_MODEL_GGUF");
+	const struct sits_chat_template *t;
+	struct sits_diag diag = { "" };
+	struct sits_chat_prompt p;
+	struct sits_gguf *g;
+	struct stat st;
+	void *image;
+	char *text;
+	int fd;
+
+	(void)state;
+	if (!path || !*path) {
+		print_message("# skip: SITS_MODEL_GGUF names no model\n");
+		skip();
+	}
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(fstat(fd, &st), 0);
+	image = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	assert_true(image != MAP_FAILED);
+	close(fd);
+	if (sits_gguf_open(image, (size_t)st.st_size, &g, &diag) || sits_chat_pick(g, &t, &diag))
+		fail_msg("%s: %s", path, diag.msg);
+	assert_string_equal(sits_chat_name(t), "smollm2");
+	assert_int_equal(sits_chat_render(t, &msg, 1, &p, &diag), 0);
+	text = join(&p, 0);
+	assert_string_equal(text, want);
+	free(text);
+	sits_chat_prompt_fini(&p);
+	sits_gguf_close(g);
+	munmap(image, (size_t)st.st_size);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -539,6 +582,7 @@ int main(void)
 		cmocka_unit_test(bos_is_written_where_the_tokenizer_adds_none),
 		cmocka_unit_test(no_messages_and_bad_roles_are_refused),
 		cmocka_unit_test(long_texts_are_linear),
+		cmocka_unit_test(real_model_is_recognised),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
