@@ -8,9 +8,6 @@
 
 #include "tools/sits/cmd.h"
 
-#pragma weak sits_cmd_run
-#pragma weak sits_cmd_info
-
 static const struct sits_cmd *const cmds[] = {
 	&sits_cmd_seal, &sits_cmd_verify, &sits_cmd_inspect, &sits_cmd_rekey, &sits_cmd_key, &sits_cmd_run, &sits_cmd_info,
 };
@@ -26,8 +23,7 @@ static void help(void)
 	       "\n"
 	       "Commands:\n");
 	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++)
-		if (cmds[i])
-			printf("  %-10s %s\n", cmds[i]->name, cmds[i]->summary);
+		printf("  %-10s %s\n", cmds[i]->name, cmds[i]->summary);
 	printf("\n"
 	       "'sits COMMAND --help' lists the options of a command; there is a man page sits-COMMAND(1) for each.\n"
 	       "\n"
@@ -52,7 +48,7 @@ static int run(int argc, char **argv)
 		return 0;
 	}
 	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++)
-		if (cmds[i] && !strcmp(argv[1], cmds[i]->name))
+		if (!strcmp(argv[1], cmds[i]->name))
 			return cmds[i]->run(argc - 1, argv + 1);
 	fprintf(stderr, "sits: unknown %s '%s'; 'sits --help' lists the commands\n", argv[1][0] == '-' ? "option" : "command",
 		argv[1]);
