@@ -4,7 +4,7 @@
  *
  * One JSON file in the state directory, {"model id": "version"}; versions are decimal text, because they
  * have 64 bits. It is replaced atomically, and a file that can't be understood stops the daemon rather than
- * count as "nothing recorded". Whoever can write the state directory can undo this; see docs/daemon.md.
+ * count as "nothing recorded". Whoever can write the state directory can undo this; see daemon/README.md.
  */
 #ifndef SITS_DAEMON_VERSIONS_H
 #define SITS_DAEMON_VERSIONS_H

@@ -31,6 +31,8 @@ PATIENCE = 60.0  # seconds until an event that must come counts as missing
 SEED = int(os.environ.get("SITS_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
 os.environ.pop("SITS_RUN_DIR", None)
 os.environ.pop("NOTIFY_SOCKET", None)
+# Builds with sanitizers: what they keep aside to find use after free is not growth of the daemon.
+os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=2:thread_local_quarantine_size_kb=64"
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

@@ -97,10 +97,14 @@ static int fake_submit(void *engine, const struct sits_gen_params *p, const stru
 		       struct sits_diag *diag)
 {
 	size_t i = 0;
+	int err;
 
-	if (fake.submit_error)
-		return sits_diag_fail(diag, fake.submit_error, "told to refuse");
 	pthread_mutex_lock(&fake.lock);
+	err = fake.submit_error;
+	if (err) {
+		pthread_mutex_unlock(&fake.lock);
+		return sits_diag_fail(diag, err, "told to refuse");
+	}
 	while (i < FAKE_MAX && fake.req[i].used)
 		i++;
 	if (i == FAKE_MAX)
@@ -135,9 +139,11 @@ static void fake_cancel(void *engine, uint64_t id)
 static void fake_step_one(struct fake_request *r, bool held)
 {
 	bool cancelled;
+	int end_status;
 
 	pthread_mutex_lock(&fake.lock);
 	cancelled = r->cancelled;
+	end_status = fake.end_status;
 	pthread_mutex_unlock(&fake.lock);
 	if (cancelled) {
 		fake_end(r, 0, SITS_FINISH_CANCEL, NULL);
@@ -148,8 +154,8 @@ static void fake_step_one(struct fake_request *r, bool held)
 	r->given++;
 	r->left--;
 	r->sink.text(r->sink.arg, "x", 1, 1);
-	if (fake.end_status)
-		fake_end(r, fake.end_status, 0, "told to end so");
+	if (end_status)
+		fake_end(r, end_status, 0, "told to end so");
 	else if (!r->left)
 		fake_end(r, 0, SITS_FINISH_LENGTH, NULL);
 }
@@ -217,6 +223,25 @@ static __attribute__((unused)) void fake_fail_step(int err)
 	fake.step_error = err;
 	pthread_cond_broadcast(&fake.changed);
 	pthread_mutex_unlock(&fake.lock);
+}
+
+/* What the engine does next, and what it was given last; under the lock. */
+static __attribute__((unused)) void fake_set(int *field, int value)
+{
+	pthread_mutex_lock(&fake.lock);
+	*field = value;
+	pthread_mutex_unlock(&fake.lock);
+}
+
+static __attribute__((unused)) struct sits_gen_params fake_last(int32_t prompt[64])
+{
+	struct sits_gen_params last;
+
+	pthread_mutex_lock(&fake.lock);
+	last = fake.last;
+	memcpy(prompt, fake.last_prompt, sizeof(fake.last_prompt));
+	pthread_mutex_unlock(&fake.lock);
+	return last;
 }
 
 /* Wait until @nr requests are in the engine. */

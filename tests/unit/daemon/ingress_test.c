@@ -197,6 +197,7 @@ static void ask(struct build o, struct answer *a)
 
 static void answer_is_streamed_and_done(void **state)
 {
+	int32_t prompt[64];
 	struct answer a;
 
 	ask((struct build){ .prompt = "hello", .max_tokens = 5 }, &a);
@@ -210,30 +211,34 @@ static void answer_is_streamed_and_done(void **state)
 	assert_int_equal(a.done.completion_tokens, 5);
 	assert_true(a.done.first_token_ns >= a.done.queue_ns);
 	assert_true(a.done.total_ns >= a.done.first_token_ns);
-	assert_int_equal(fake.last_prompt[0], 'h');
+	fake_last(prompt);
+	assert_int_equal(prompt[0], 'h');
 	assert_int_equal(atomic_load(&t.counters.ended[SITS_END_LENGTH]), 1);
 }
 
 static void chat_is_rendered(void **state)
 {
+	int32_t prompt[64];
 	struct answer a;
 
 	ask((struct build){ .user = "hi", .max_tokens = 1 }, &a);
 	assert_int_equal(a.status, 0);
-	assert_int_equal(fake.last_prompt[0], BYTE_START);
-	assert_int_equal(fake.last_prompt[1], 'u');
+	fake_last(prompt);
+	assert_int_equal(prompt[0], BYTE_START);
+	assert_int_equal(prompt[1], 'u');
 }
 
 static void parameters_reach_the_engine(void **state)
 {
+	int32_t prompt[64];
 	struct answer a;
 
 	ask((struct build){ .prompt = "a", .max_tokens = 1, .temperature = 0.5f }, &a);
-	assert_true(fake.last.sampling.temperature == 0.5f);
-	assert_true(fake.last.sampling.seed != 0);	/* a random one */
+	assert_true(fake_last(prompt).sampling.temperature == 0.5f);
+	assert_true(fake_last(prompt).sampling.seed != 0);	/* a random one */
 	ask((struct build){ .prompt = "a", .max_tokens = 1 }, &a);
-	assert_true(fake.last.sampling.seed == 0);
-	assert_int_equal(fake.last.sched_class, SITS_CLASS_GUARANTEED);
+	assert_true(fake_last(prompt).sampling.seed == 0);
+	assert_int_equal(fake_last(prompt).sched_class, SITS_CLASS_GUARANTEED);
 }
 
 static void info_is_answered_with_json(void **state)
@@ -322,17 +327,17 @@ static void engine_refusal_and_failure_end_one_request_only(void **state)
 {
 	struct answer a;
 
-	fake.submit_error = -ENOSPC;
+	fake_set(&fake.submit_error, -ENOSPC);
 	ask((struct build){ .prompt = "a" }, &a);
 	assert_int_equal(a.status, -ENOSPC);
 	assert_string_equal(a.error, "told to refuse");
-	fake.submit_error = 0;
-	fake.end_status = -EDOM;
+	fake_set(&fake.submit_error, 0);
+	fake_set(&fake.end_status, -EDOM);
 	ask((struct build){ .prompt = "a" }, &a);
 	assert_int_equal(a.status, -EDOM);
 	assert_string_equal(a.error, "told to end so");
 	assert_string_equal(a.text, "x");	/* what had come before */
-	fake.end_status = 0;
+	fake_set(&fake.end_status, 0);
 	ask((struct build){ .prompt = "a", .max_tokens = 2 }, &a);
 	assert_int_equal(a.status, 0);
 	assert_int_equal(atomic_load(&t.counters.ended[SITS_END_FAILED]), 2);

@@ -175,7 +175,7 @@ static void refusal_of_the_engine_is_the_end(void **state)
 	struct sits_loop *l = make();
 	struct piece p;
 
-	fake.submit_error = -EMSGSIZE;
+	fake_set(&fake.submit_error, -EMSGSIZE);
 	piece_init(&p, 1);
 	sits_loop_submit(l, &p.work);
 	wait_end(&p);
