@@ -142,12 +142,12 @@ static inline __attribute__((always_inline)) void multiply(struct sits_ghash *g,
 }
 
 /* Apart, so that callers do not each get a copy of so much code. */
-static __attribute__((noinline)) void multiply_one(struct sits_ghash *g, const u8 *block)
+static __attribute__((__noinline__)) void multiply_one(struct sits_ghash *g, const u8 *block)
 {
 	multiply(g, block, 1);
 }
 
-static __attribute__((noinline)) void multiply_many(struct sits_ghash *g, const u8 *blocks)
+static __attribute__((__noinline__)) void multiply_many(struct sits_ghash *g, const u8 *blocks)
 {
 	multiply(g, blocks, MANY);
 }
