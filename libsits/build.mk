@@ -34,3 +34,11 @@ install-libsits: $(O)/libsits.a $(O)/libsits.so.$(VERSION)
 	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@VERSION@|$(VERSION)|' \
 		packaging/libsits.pc.in >$(DESTDIR)$(LIBDIR)/pkgconfig/libsits.pc
 	install -m 0644 $(sort $(wildcard man/*.3)) $(DESTDIR)$(PREFIX)/share/man/man3
+	@# Every function that a page's NAME lists gets a page that points to it.
+	$(Q)for page in man/*.3; do \
+		base=$$(basename $$page .3); \
+		for name in $$(sed -n '/^\.SH NAME/{n;s/ \\-.*//;s/,//g;p;q}' $$page); do \
+			[ $$name = $$base ] || echo ".so man3/$$base.3" \
+				>$(DESTDIR)$(PREFIX)/share/man/man3/$$name.3; \
+		done; \
+	done

@@ -310,6 +310,10 @@ static int commit_locked(struct queue *q, uint64_t req, const void *data, size_t
 		status = -ETIMEDOUT;
 	if (r->client)
 		ret = sits_uq_client_answer(r->client, r, r->creq, data, len, status, last);
+	if (last && ret == -ENOMEM && !len) {	/* an end is always taken */
+		sits_uq_client_drop(r->client);
+		ret = -EPIPE;
+	}
 	if (last && (!ret || ret == -EPIPE))
 		sits_uq_request_free(q, r);
 	if (last && !ret)

@@ -77,15 +77,21 @@ struct sits_queue_event {
  * name; -EINVAL; -EACCES; -errno. */
 int sits_queue_create(struct sits_ctx *ctx, const struct sits_queue_opts *opts, struct sits_queue **out);
 
-/** sits_queue_destroy() - Answer everything left with -ESHUTDOWN, close, free; NULL is allowed. */
+/** sits_queue_destroy() - Answer everything left with -ESHUTDOWN, close, free; NULL is allowed.
+ * Context: no other call on @queue may run. */
 void sits_queue_destroy(struct sits_queue *queue);
 
-/** sits_queue_close_intake() - Refuse new requests with -ESHUTDOWN from now on; those fetched go on. */
+/** sits_queue_close_intake() - Refuse new requests with -ESHUTDOWN from now on, and end those that were not
+ * fetched so; those fetched go on. Context: any thread. */
 void sits_queue_close_intake(struct sits_queue *queue);
 
 /**
  * sits_queue_fetch() - Wait for the next event.
  * @timeout_ms: 0 polls, -1 waits for ever
+ *
+ * Connections, cancels, deadlines and answers that had to wait are handled in here: a thread should be
+ * in it, or return to it soon.
+ *
  * Context: one thread at a time; requests come round robin between clients.
  * Return: 1 with @ev filled; 0 on timeout or after sits_queue_wake(); -errno.
  */
@@ -103,7 +109,8 @@ void sits_queue_wake(struct sits_queue *queue);
  *
  * Context: any thread, also beside a fetch. Never blocks on a client.
  * Return: 0; -ENOENT where @req is unknown or already ended (not an error after a cancel);
- * -EPIPE where the client is gone; -ENOBUFS where the client does not collect (end the request).
+ * -EPIPE where the client is gone (with COMMIT_LAST it has ended nevertheless); -ENOBUFS where the client does
+ * not collect (try later, or end the request: an end without data is always taken).
  */
 int sits_queue_commit(struct sits_queue *queue, uint64_t req, const void *data, size_t len,
 		      int status, uint32_t flags);
@@ -117,12 +124,13 @@ void sits_queue_get_stats(struct sits_queue *queue, struct sits_queue_stats *sta
 
 /* ---------------------------------------------------------------- client */
 
-/** sits_channel_open() - Connect to the queue @name. @arena_bytes: 0 means 1 MiB.
- * Return: 0; -ENOENT or -ECONNREFUSED where no daemon serves it; -EACCES; -EBUSY at max_clients; -errno. */
+/** sits_channel_open() - Connect to the queue @name. @arena_bytes: 0 means 1 MiB; at most 64 MiB.
+ * Return: 0; -ETIMEDOUT where the daemon is stuck; -ENOENT or -ECONNREFUSED where no daemon serves it; -EACCES; -EBUSY at max_clients; -errno. */
 int sits_channel_open(struct sits_ctx *ctx, const char *name, uint64_t arena_bytes,
 		      struct sits_channel **out);
 
-/** sits_channel_close() - Cancel what is outstanding and close; NULL is allowed. */
+/** sits_channel_close() - Cancel what is outstanding and close; NULL is allowed.
+ * Context: no other call on @ch may run. */
 void sits_channel_close(struct sits_channel *ch);
 
 /**
@@ -154,6 +162,7 @@ struct sits_chunk {
 };
 
 /** sits_channel_recv() - Wait for the next chunk of any request (@timeout_ms as in fetch).
+ * Context: one thread at a time, beside others that submit and cancel.
  * Return: 1; 0 on timeout; -EPIPE once the daemon is gone and every request's end was delivered; -errno. */
 int sits_channel_recv(struct sits_channel *ch, struct sits_chunk *chunk, int timeout_ms);
 

@@ -12,7 +12,7 @@ if nm "$BUILD/libsits.a" 2>/dev/null | grep -q __asan_; then
 	echo "1..0 # SKIP the library in $BUILD was built with a sanitizer"
 	exit 0
 fi
-echo 1..9
+echo 1..10
 n=0
 check() {	# name command...
 	local name=$1
@@ -74,6 +74,7 @@ check "install" make -s O="$BUILD" PREFIX="$prefix" install-libsits
 check "pkg-config knows it" pkg-config --exists --print-errors libsits
 check "the version is the library's" test -e "$prefix/lib/libsits.so.$(pkg-config --modversion libsits)"
 check "every header is there" diff -rq include/sits "$prefix/include/sits"
+check "every function has a man page" sh -c "grep -o 'sits_[a-z_]*;' libsits/libsits.map | tr -d ';' | while read -r f; do test -e $prefix/share/man/man3/\$f.3 || { echo \$f; exit 1; }; done"
 check "a shared client builds" sh -c "gcc -Wall -Werror -o $tmp/shared $tmp/client.c \$(pkg-config --cflags --libs libsits)"
 check "it runs" env LD_LIBRARY_PATH="$prefix/lib" "$tmp/shared" "$tmp"
 check "it needs the soname" sh -c "readelf -d $tmp/shared | grep -q 'libsits.so.0'"

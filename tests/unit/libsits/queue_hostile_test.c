@@ -613,27 +613,27 @@ static void test_random_messages(void **state)
 	assert_true(peer_nr_maps() <= maps + (PEER_SANITIZED ? 100 : 2));
 }
 
-#define BOTH(test_) \
+#define ENGINES(test_) \
 	{ #test_ "/io_uring", test_, setup, teardown, (void *)(uintptr_t)"io_uring" }, \
 	{ #test_ "/poll", test_, setup, teardown, (void *)(uintptr_t)"poll" }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BOTH(test_hello_values),
-		BOTH(test_hello_descriptors),
-		BOTH(test_hello_twice),
-		BOTH(test_silent_connections),
-		BOTH(test_before_hello),
-		BOTH(test_submit_values),
-		BOTH(test_submit_again),
-		BOTH(test_sizes_of_messages),
-		BOTH(test_descriptors_with_messages),
-		BOTH(test_cancel_of_nothing),
-		BOTH(test_lies_in_shared_memory),
-		BOTH(test_arena_changes_under_the_daemon),
-		BOTH(test_asks_and_never_reads),
-		BOTH(test_random_messages),
+		ENGINES(test_hello_values),
+		ENGINES(test_hello_descriptors),
+		ENGINES(test_hello_twice),
+		ENGINES(test_silent_connections),
+		ENGINES(test_before_hello),
+		ENGINES(test_submit_values),
+		ENGINES(test_submit_again),
+		ENGINES(test_sizes_of_messages),
+		ENGINES(test_descriptors_with_messages),
+		ENGINES(test_cancel_of_nothing),
+		ENGINES(test_lies_in_shared_memory),
+		ENGINES(test_arena_changes_under_the_daemon),
+		ENGINES(test_asks_and_never_reads),
+		ENGINES(test_random_messages),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -337,15 +337,15 @@ static void test_daemon_is_killed(void **state)
 	peer_end(&p);
 }
 
-#define BOTH(test_) \
+#define ENGINES(test_) \
 	{ #test_ "/io_uring", test_, seed, NULL, NULL }, \
 	{ #test_ "/poll", test_, seed, NULL, (void *)(uintptr_t)"poll" }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BOTH(test_client_is_killed),
-		BOTH(test_daemon_is_killed),
+		ENGINES(test_client_is_killed),
+		ENGINES(test_daemon_is_killed),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

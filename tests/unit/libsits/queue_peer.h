@@ -266,6 +266,49 @@ static inline struct sits_channel *peer_channel(struct peer *p)
 	return ch;
 }
 
+static inline int use_uring(void **state)
+{
+	unsetenv("SITS_NO_IO_URING");
+	return 0;
+}
+
+static inline int use_poll(void **state)
+{
+	setenv("SITS_NO_IO_URING", "1", 1);
+	return 0;
+}
+
+static inline uint64_t submit(struct sits_channel *ch, const void *data, size_t len, uint64_t timeout_ns)
+{
+	uint64_t req;
+
+	assert_int_equal(sits_channel_submit(ch, data, len, timeout_ns, &req), 0);
+	return req;
+}
+
+static inline uint64_t submit_text(struct sits_channel *ch, const char *text)
+{
+	return submit(ch, text, strlen(text), 0);
+}
+
+static inline struct sits_chunk recv_chunk(struct sits_channel *ch)
+{
+	struct sits_chunk chunk;
+
+	assert_int_equal(sits_channel_recv(ch, &chunk, 20000), 1);
+	return chunk;
+}
+
+/* Expect the end of @req, with nothing before it. */
+static inline void expect_end(struct sits_channel *ch, uint64_t req, int status)
+{
+	struct sits_chunk chunk = recv_chunk(ch);
+
+	assert_int_equal(chunk.req, req);
+	assert_int_equal(chunk.last, 1);
+	assert_int_equal(chunk.status, status);
+}
+
 static inline size_t peer_nr_fds(void)
 {
 	struct dirent *e;
@@ -303,5 +346,10 @@ static inline long peer_rss_kib(void)
 	fclose(f);
 	return kib;
 }
+
+/* A test on both engines. */
+#define BOTH(test_) \
+	{ #test_ "/io_uring", test_, use_uring, NULL, NULL }, \
+	{ #test_ "/poll", test_, use_poll, NULL, NULL }
 
 #endif
