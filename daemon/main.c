@@ -336,7 +336,8 @@ static int check_run_dir(const char *dir)
 {
 	struct stat st;
 
-	if (mkdir(dir, 0755) && errno != EEXIST) {
+	/* Clients look up the socket in it: our umask is not for this directory. */
+	if ((mkdir(dir, 0755) || chmod(dir, 0755)) && errno != EEXIST) {
 		sitsd_log(SITS_LOG_ERR, "run_dir %s can't be made: %s", dir, strerror(errno));
 		return -errno;
 	}

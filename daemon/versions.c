@@ -78,14 +78,30 @@ static int look_up(const json_t *root, const char *dir, const char *model_id, ui
 	return parse_version(v, version) ? damaged(dir, "a version that is not a number", diag) : 0;
 }
 
+/* Return: a descriptor; -ENOENT, without words, where there is none; -EPERM where everybody can write it; -errno. */
+static int open_state_dir(const char *dir, struct sits_diag *diag)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0)
+		return errno == ENOENT ? -ENOENT : sits_diag_fail(diag, -errno, "state_dir %.300s: %s", dir, strerror(errno));
+	if (fstat(fd, &st) || st.st_mode & S_IWOTH) {
+		close(fd);
+		return sits_diag_fail(diag, -EPERM, "state_dir %.300s may be written by everybody, who could undo the protection from "
+				      "older models: chmod o-w it, or choose another", dir);
+	}
+	return fd;
+}
+
 int sits_versions_get(const char *dir, const char *model_id, uint64_t *version, struct sits_diag *diag)
 {
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), ret;
+	int fd = open_state_dir(dir, diag), ret;
 	json_t *root;
 
 	*version = 0;
 	if (fd < 0)
-		return errno == ENOENT ? 0 : sits_diag_fail(diag, -errno, "state_dir %.300s: %s", dir, strerror(errno));
+		return fd == -ENOENT ? 0 : fd;
 	ret = read_record(fd, dir, &root, diag);
 	if (!ret)
 		ret = look_up(root, dir, model_id, version, diag);
@@ -143,9 +159,9 @@ int sits_versions_raise(const char *dir, const char *model_id, uint64_t version,
 
 	if (mkdir(dir, 0700) && errno != EEXIST)
 		return sits_diag_fail(diag, -errno, "state_dir %.300s can't be made: %s", dir, strerror(errno));
-	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir_fd = open_state_dir(dir, diag);
 	if (dir_fd < 0)
-		return sits_diag_fail(diag, -errno, "state_dir %.300s: %s", dir, strerror(errno));
+		return sits_diag_fail(diag, dir_fd, "state_dir %.300s: %s", dir, strerror(-dir_fd));
 	lock_fd = openat(dir_fd, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (lock_fd < 0 || flock(lock_fd, LOCK_EX))
 		ret = failed(dir, LOCK_FILE, -errno, diag);

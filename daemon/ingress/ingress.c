@@ -136,7 +136,11 @@ static void list_remove(struct sits_ingress *in, struct job *j)
 static void free_job(struct job *j)
 {
 	sits_request_fini(&j->request);
+	if (j->tokens.id)
+		explicit_bzero(j->tokens.id, j->tokens.cap * sizeof(j->tokens.id[0]));
 	sits_tokens_fini(&j->tokens);
+	if (j->chunk)
+		explicit_bzero(j->chunk, j->text_cap);
 	free(j->chunk);
 	free(j);
 }

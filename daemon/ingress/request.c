@@ -69,6 +69,7 @@ int sits_request_init(struct sits_request *r, const void *bytes, size_t len, str
 	r->bytes = malloc(len ? len : 1);
 	if (!r->bytes)
 		return sits_diag_fail(diag, -ENOMEM, "out of memory");
+	r->len = len;
 	if (len)
 		memcpy(r->bytes, bytes, len);
 	ret = sits_infer_parse(r->bytes, len, &r->hdr, add_field, r, err, sizeof(err));
@@ -86,6 +87,8 @@ int sits_request_init(struct sits_request *r, const void *bytes, size_t len, str
 
 void sits_request_fini(struct sits_request *r)
 {
+	if (r->bytes)
+		explicit_bzero(r->bytes, r->len);	/* a prompt is somebody's secret */
 	free(r->msg);
 	free(r->bytes);
 	memset(r, 0, sizeof(*r));

@@ -24,7 +24,8 @@ struct sits_model;
 /* Owner: whoever called sits_request_init(); all strings point into @bytes. */
 struct sits_request {
 	struct sits_infer_request_hdr hdr;
-	char *bytes;
+	char *bytes;			/* [len] */
+	size_t len;
 	const char *prompt;		/* NULL: a chat */
 	size_t prompt_len;
 	bool prompt_special;		/* special tokens are recognised in it */
@@ -45,7 +46,7 @@ struct sits_request {
  * Return: 0; -EINVAL; -EMSGSIZE; -ENOMEM. On failure there is nothing to free.
  */
 int sits_request_init(struct sits_request *r, const void *bytes, size_t len, struct sits_diag *diag);
-void sits_request_fini(struct sits_request *r);
+void sits_request_fini(struct sits_request *r);	/* wipes */
 
 /**
  * sits_request_tokens() - The prompt of a GENERATE request as token ids, at least one.

@@ -115,8 +115,11 @@ def too_long_prompt_is_refused_with_numbers(place):
     p = d.run("word " * 200)
     assert p.returncode == 1 and p.stdout == ""
     assert "tokens; the context holds 64" in p.stderr, p.stderr
-    p = d.run("-", input="word " * 400000)
-    assert p.returncode == 1 and "bytes; the context of 64 tokens" in p.stderr, p.stderr
+    for size in 100000, 2 << 20, (4 << 20) - 200:
+        p = d.run("-", input="y" * size)
+        assert p.returncode == 1 and f"{size} bytes; the context of 64 tokens" in p.stderr, p.stderr
+    p = d.run("-", input="y" * (4 << 20))
+    assert p.returncode == 1 and "larger than 4 MiB" in p.stderr, p.stderr
     assert d.run_json("-n", "2", "Hi")["completion_tokens"] == 2
     d.stop()
 

@@ -283,9 +283,22 @@ def it_serves_as_an_ordinary_user(place):
         os.chown(place.path(name), 0, 0)
 
 
+def mode_bits_of_the_queue_decide_who_connects(place):
+    if os.geteuid():
+        raise Skip("needs root to be two users")
+    for mode, allowed in ("0660", False), ("0666", True):
+        d = Daemon(place, place.tiny(), queue={"mode": mode})
+        os.chmod(place.dir, 0o755)
+        p = d.run("--raw", "-n", "1", "x", user=65534, group=65534, extra_groups=[])
+        assert p.returncode == (0 if allowed else 1), p
+        assert allowed or "permission denied" in p.stderr and "queue.mode" in p.stderr, p
+        d.stop()
+
+
 run_tests(options_are_checked, check_names_file_line_and_key, wrong_key_is_refused, older_version_is_refused,
           damaged_model_is_refused, second_daemon_on_the_directory_is_refused, run_directory_that_all_may_write_is_refused,
           systemd_is_told, without_a_daemon_the_client_says_how_to_start_one, term_lets_the_running_request_finish,
           drain_timeout_ends_what_takes_longer, second_term_ends_it_at_once, term_while_loading_ends_well,
           hup_takes_over_what_it_can, hup_with_a_broken_file_changes_nothing, hup_while_serving_harms_no_request,
-          log_is_json_where_asked, requests_beyond_the_bound_are_refused_as_busy, it_serves_as_an_ordinary_user)
+          log_is_json_where_asked, requests_beyond_the_bound_are_refused_as_busy, it_serves_as_an_ordinary_user,
+          mode_bits_of_the_queue_decide_who_connects)

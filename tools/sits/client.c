@@ -6,11 +6,38 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "sits/context.h"
 #include "sits/infer.h"
 #include "sits/queue.h"
+#include "tools/sits/cmd.h"
+
+/* The library's last ERR line. */
+static char last_error[1024];
+
+static void hear(void *cmd, int severity, const char *line)
+{
+	if (severity == SITS_LOG_ERR)
+		snprintf(last_error, sizeof(last_error), "%s", line);
+	if (getenv("SITS_DEBUG"))
+		tool_error(cmd, "%s", line);
+}
+
+int client_ctx(const char *cmd, const char *provider, const char *run_dir, struct sits_ctx **ctx)
+{
+	struct sits_open_opts o = { .size = sizeof(o), .run_dir = run_dir, .log = hear, .log_arg = (void *)(uintptr_t)cmd };
+	static const char *const name[] = { "auto", "kernel", "user" };
+	int ret;
+
+	while (provider && o.provider < 3 && strcmp(provider, name[o.provider]))
+		o.provider++;
+	if (o.provider == 3)
+		return tool_usage(cmd, "unknown provider '%s': it is auto, kernel or user", provider);
+	ret = sits_open(&o, ctx);
+	return ret ? tool_error(cmd, "%s", last_error[0] ? last_error : strerror(-ret)) : 0;
+}
 
 int client_open(struct sits_ctx *ctx, const char *queue, uint64_t arena_bytes, struct sits_channel **ch)
 {
@@ -37,7 +64,7 @@ const char *client_open_words(struct sits_ctx *ctx, const char *queue, int err, 
 		snprintf(buf, len, "'%s' is not a queue name", queue);
 		break;
 	default:
-		snprintf(buf, len, "queue '%s' in %s: %s", queue, dir, strerror(-err));
+		snprintf(buf, len, "queue '%s' in %s: %s", queue, dir, last_error[0] ? last_error : strerror(-err));
 	}
 	return buf;
 }

@@ -12,6 +12,10 @@
 struct sits_channel;
 struct sits_ctx;
 
+/** client_ctx() - Like tool_open(), but ERR lines of the library are kept for client_open_words() in place of shown.
+ * ($SITS_DEBUG still shows all.) Return: 0, or an exit status after a message. */
+int client_ctx(const char *cmd, const char *provider, const char *run_dir, struct sits_ctx **ctx);
+
 /** client_open() - Connect to sitsd's queue. @arena_bytes: as for sits_channel_open(). Return: 0; -errno, for
  * client_open_words(). */
 int client_open(struct sits_ctx *ctx, const char *queue, uint64_t arena_bytes, struct sits_channel **ch);

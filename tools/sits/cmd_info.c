@@ -5,7 +5,6 @@
  * The protections of a node without a daemon are found by trying: a small region of each kind is made, looked
  * at and destroyed. Nothing is claimed that was not seen.
  */
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -76,16 +75,6 @@ static int parse_options(struct options *o, int argc, char **argv)
 		}
 	}
 	return optind < argc ? tool_usage(CMD, "unexpected argument '%s'", argv[optind]) : -1;
-}
-
-/* A context whose probes fail in silence: what they find is the output. */
-static int open_silent(const struct options *o, struct sits_ctx **ctx)
-{
-	struct sits_open_opts opts = { .size = sizeof(opts), .run_dir = o->run_dir };
-
-	if (o->provider && strcmp(o->provider, "auto"))
-		opts.provider = !strcmp(o->provider, "kernel") ? SITS_PROVIDER_KERNEL : SITS_PROVIDER_USER;
-	return sits_open(&opts, ctx);
 }
 
 static json_t *region_facts(const struct sits_region *region)
@@ -257,15 +246,9 @@ static int cmd_info(int argc, char **argv)
 
 	if (ret >= 0)
 		return ret;
-	/* The first one says in words why a provider is not to be had. */
-	ret = tool_open(CMD, o.provider, o.run_dir, &ctx);
+	ret = client_ctx(CMD, o.provider, o.run_dir, &ctx);
 	if (ret)
 		return ret;
-	sits_close(ctx);
-	ctx = NULL;
-	ret = open_silent(&o, &ctx);
-	if (ret)
-		return tool_error(CMD, "can't open libsits: %s", strerror(-ret));
 	ret = print_all(ctx, &o);
 	sits_close(ctx);
 	return ret;

@@ -456,7 +456,8 @@ static int submit(struct run *r)
 	int ret;
 
 	sits_infer_builder_bytes(r->b, &bytes, &len);
-	ret = client_open(r->ctx, r->o.queue, len > 512 << 10 ? 2 * (uint64_t)len : 0, &r->ch);
+	/* Room for the request beside what comes back; 0 is a sensible size. */
+	ret = client_open(r->ctx, r->o.queue, len > 256 << 10 ? 3 * (uint64_t)len : 0, &r->ch);
 	if (ret)
 		return tool_error(CMD, "%s", client_open_words(r->ctx, r->o.queue, ret, why, sizeof(why)));
 	r->start_ns = now_ns();
@@ -725,7 +726,7 @@ static int run_with(struct run *r, int argc, char **argv)
 		return tool_error(CMD, "%s", strerror(ret));
 	ret = build_request(r, argv[optind]);
 	if (!ret)
-		ret = tool_open(CMD, r->o.provider, r->o.run_dir, &r->ctx);
+		ret = client_ctx(CMD, r->o.provider, r->o.run_dir, &r->ctx);
 	if (!ret)
 		ret = submit(r);
 	if (ret)

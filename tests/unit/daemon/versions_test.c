@@ -123,6 +123,12 @@ static void places_that_cannot_hold_it_are_named(void **unused)
 	assert_int_equal(symlink("/dev/null", file), 0);
 	assert_true(sits_versions_get(state, "a", &v, &diag) < 0);
 	unlink(file);
+	diag.msg[0] = '\0';
+	assert_int_equal(chmod(state, 0777), 0);
+	assert_int_equal(sits_versions_get(state, "a", &v, &diag), -EPERM);
+	assert_non_null(strstr(diag.msg, "by everybody"));
+	assert_int_equal(sits_versions_raise(state, "a", 1, &diag), -EPERM);
+	assert_int_equal(chmod(state, 0700), 0);
 }
 
 /* Two writers at once: neither loses the other's entry. */
