@@ -69,6 +69,8 @@ help:
 	@echo 'make bench           measure, beside the peers [BENCH=name]; build/bench/results.jsonl'
 	@echo 'make fuzz            10 million executions of each reader [FUZZ=name] [RUNS=n]'
 	@echo 'make kmod            the kernel modules [KDIR=kernel build directory]'
+	@echo 'make check-vm        the tests in a virtual machine, on stock kernels [KERNEL=6.1|6.12] [MATCH=text]'
+	@echo 'make vm-shell        a shell in that machine [KERNEL=6.1|6.12]'
 	@echo 'make install         into $$DESTDIR$$PREFIX (default /usr/local)'
 	@echo 'make clean           remove build/'
 	@echo 'Variables: CC=gcc|clang, SAN=1 (ASan and UBSan), O=dir (objects), V=1 (show commands)'

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Tests. tests/unit/ROOM/foo_test.c becomes a program that prints TAP (cmocka); it may use every
-# room. Executable files tests/**/*.t print TAP themselves. tests/bench/*_bench.c are benchmarks.
+# room. Executable files tests/**/*.t print TAP themselves
+# (those in tests/vm/guest in a virtual machine). tests/bench/*_bench.c are benchmarks.
 UNIT_SRCS := $(sort $(shell find tests/unit tests/abi -name '*_test.c' 2>/dev/null))
 UNIT_BINS := $(UNIT_SRCS:%.c=$(O)/%)
 BENCH_BINS := $(patsubst %.c,$(O)/%,$(sort $(wildcard tests/bench/*_bench.c)))
-TESTS += $(UNIT_BINS) $(sort $(shell find tests -name '*.t' 2>/dev/null))
+TESTS += $(UNIT_BINS) $(sort $(shell find tests -path tests/vm/guest -prune -o -name '*.t' -print 2>/dev/null))
 BENCHES += $(BENCH_BINS)
 TEST_LIBS := $(O)/libsitsd.a $(O)/libkernels.a $(O)/libsits.a
 
@@ -13,12 +14,13 @@ $(UNIT_BINS) $(BENCH_BINS): $(O)/%: $(O)/%.o $(TEST_LIBS)
 	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -lcmocka -lcrypto $(DAEMON_LIBS) $(LIB_LIBS)
 
 include tests/fuzz/build.mk
+include tests/vm/build.mk
 
 .SECONDARY: $(UNIT_BINS:%=%.o) $(BENCH_BINS:%=%.o)
 .PHONY: tests unit-tests bench-programs list-tests
 unit-tests: $(UNIT_BINS)
 bench-programs: $(BENCH_BINS)
-tests: all unit-tests bench-programs
+tests: all unit-tests bench-programs vm-programs
 
 # For tests/all: what there is to run.
 list-tests:

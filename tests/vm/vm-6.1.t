@@ -1,0 +1,4 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The guest's tests on Debian 12's kernel.
+cd "$(dirname "$0")/../.." && exec tests/vm/run --kernel 6.1 --may-skip

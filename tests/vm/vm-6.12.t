@@ -1,0 +1,4 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# The guest's tests on the newest kernel that Debian 12 offers.
+cd "$(dirname "$0")/../.." && exec tests/vm/run --kernel 6.12 --may-skip
