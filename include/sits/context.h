@@ -35,7 +35,7 @@ struct sits_ctx;
  * @provider: SITS_PROVIDER_*
  * @run_dir: directory of the user provider's sockets; copied. NULL means
  *           $SITS_RUN_DIR, else /run/sits
- * @log: receives one line (no newline) per message, from any thread; may be NULL.
+ * @log: receives one line (no newline) per message, from any thread; may be NULL; must not call libsits.
  *       An ERR line says in words what the -errno of the failing call means,
  *       and what to do about it
  * @log_arg: first argument of @log; borrowed until sits_close()

@@ -5,8 +5,12 @@
  */
 #include "tests/unit/libsits/queue_peer.h"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 /* ------------------------------------------------------------------- names and arguments */
@@ -249,6 +253,67 @@ static void test_run_dir(void **state)
 	peer_end(&p);
 }
 
+/* ------------------------------------------------------------------------ without io_uring */
+
+/* Have the kernel refuse io_uring_setup(2), as a container or kernel.io_uring_disabled does. */
+static bool refuse_io_uring(int err)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned int)err),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { .len = 4, .filter = code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
+}
+
+/* Serve and ask in a process that may not have a ring. Return: 0, or the step that failed. */
+static int live_without_io_uring(int err)
+{
+	struct sits_channel *ch;
+	struct sits_chunk chunk;
+	struct peer p;
+	uint64_t req;
+
+	if (!refuse_io_uring(err))
+		return 1;
+	peer_start(&p, NULL);
+	ch = peer_channel(&p);
+	for (int i = 0; i < 100; i++) {
+		if (sits_channel_submit(ch, "Ehello", 6, 0, &req))
+			return 2;
+		if (sits_channel_recv(ch, &chunk, 20000) != 1 || chunk.len != 5 || chunk.status)
+			return 3;
+	}
+	sits_channel_close(ch);
+	if (!peer_logged(&p, "queue: io_uring is not available") ||
+	    !peer_logged(&p, "channel: io_uring is not available") ||
+	    !peer_logged(&p, "kernel.io_uring_disabled"))
+		return 4;
+	peer_end(&p);
+	return 0;
+}
+
+static void test_io_uring_is_refused(void **state)
+{
+	static const int errs[] = { EPERM, ENOSYS };
+
+	unsetenv("SITS_NO_IO_URING");
+	for (int i = 0; i < 2; i++) {
+		int status;
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(live_without_io_uring(errs[i]));
+		waitpid(pid, &status, 0);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+	}
+}
+
 /* ------------------------------------------------------------------------------ no growth */
 
 static void open_and_close(struct peer *p, int rounds)
@@ -336,6 +401,7 @@ int main(void)
 		BOTH(test_run_dir),
 		BOTH(test_no_growth),
 		BOTH(test_queues_no_growth),
+		cmocka_unit_test(test_io_uring_is_refused),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

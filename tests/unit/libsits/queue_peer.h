@@ -33,7 +33,7 @@
 #include "sits/context.h"
 #include "sits/queue.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PEER_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
