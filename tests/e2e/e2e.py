@@ -25,6 +25,7 @@ from tiny_gguf import tiny_gguf  # noqa: E402
 
 BUILD = pathlib.Path(os.environ.get("BUILD", "build/gcc")).absolute()
 SITS, SITSD = str(BUILD / "sits"), str(BUILD / "sitsd")
+SANITIZED = b"__asan_init" in pathlib.Path(SITSD).read_bytes()
 PROVIDERS = os.environ.get("SITS_TEST_PROVIDERS", "user").replace(",", " ").split()
 REAL_MODEL = os.environ.get("SITS_MODEL_GGUF", "")
 PATIENCE = 60.0  # seconds until an event that must come counts as missing
