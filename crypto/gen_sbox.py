@@ -10,7 +10,8 @@ computes T(y) = A inv(A y): S(x) = T(x + A^-1 d3) + d3.
 
     y (8 bits) -> 22 linear forms -> norm N in GF(16) -> E = 1/N -> 18 products of E -> 8 bits
 
-Without arguments the known best bases are used; --search tries all of them (a minute). Either way the
+Without arguments the best bases known are used (114 gates, from a long search). --search tries all bases
+roughly and the 15 best of them thoroughly, which finds 115 gates in two minutes of CPU time. Either way the
 result is checked for all 256 inputs before it is printed.
 """
 import random
@@ -232,7 +233,7 @@ def search():
             if t:
                 cost = len(share(unique(t), 8, rng)[0]) + len(share(t['outs'], 18, rng)[0])
                 found.append((cost, w, z, y))
-    best = min((circuit(*f[1:]) for f in sorted(found)[:60]), key=lambda c: len(c.code))
+    best = min((circuit(*f[1:]) for f in sorted(found)[:15]), key=lambda c: len(c.code))
     return best
 
 
