@@ -19,4 +19,4 @@ kmod:
 		mkdir -p "$$dir/$$(dirname $$f)" && { cmp -s $$f "$$dir/$$f" || cp $$f "$$dir/$$f"; } || exit 1; \
 	done && \
 	env -u MAKEFLAGS -u MFLAGS make --no-print-directory -C "$(KDIR)" M="$$dir" $(KMOD_ARGS) modules && \
-	echo "  KMOD  $$dir/sits_sm4.ko"
+	echo "  KMOD  $$dir/sits_sm4.ko $$dir/sits.ko"
