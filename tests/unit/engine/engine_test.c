@@ -485,16 +485,24 @@ struct canceller {
 	uint64_t seed;
 };
 
+/* For about every second new request, some time later, one of the last eight. */
 static void *cancel_at_random(void *arg)
 {
 	struct canceller *k = arg;
 	struct rng r = { k->seed };
+	uint64_t newest, seen = 0;
+	volatile uint32_t wait;
 
 	while (!atomic_load(&k->stop)) {
-		uint64_t newest = atomic_load(&k->newest);
-
-		if (newest && rng_below(&r, 200000) == 0)
-			sits_engine_cancel(k->f->e, newest - rng_below(&r, newest < 8 ? newest : 8));
+		newest = atomic_load(&k->newest);
+		if (newest == seen)
+			continue;
+		seen = newest;
+		if (rng_below(&r, 2))
+			continue;
+		for (wait = rng_below(&r, 1000000); wait; wait--)
+			;
+		sits_engine_cancel(k->f->e, newest - rng_below(&r, newest < 8 ? newest : 8));
 	}
 	return NULL;
 }

@@ -26,6 +26,7 @@ struct tiny_opts {
 	bool biases, untied, rope_freqs, no_eos;
 	int32_t nan_token;	/* > 0: this token's embedding is NaN (needs untied) */
 	uint64_t seed;
+	void (*extra)(struct gguf_build *b);	/* adds keys or tensors at the end */
 };
 
 /* The printable stand-in for a byte in byte-level BPE. Source: GPT-2's encoder.py, bytes_to_unicode(). */
@@ -257,6 +258,8 @@ static inline void *tiny_model(struct tiny_opts o, size_t *len)
 			f[i] = i < ne[0] / 2 ? 1 : 8;
 		gguf_build_tensor(&b, "rope_freqs.weight", SITS_F32, 1, ne, f, ne[0] * sizeof(*f));
 	}
+	if (o.extra)
+		o.extra(&b);
 	return gguf_build_end(&b, len);
 }
 
