@@ -6,6 +6,7 @@ tokenised and whatever comes out is text. It talks nonsense, fast: for tests of 
 """
 import random
 import struct
+import sys
 
 U32, F32, BOOL, STRING, ARRAY, I32 = 4, 6, 7, 8, 9, 5
 CHAT = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + "
@@ -80,3 +81,7 @@ def tiny_gguf(path, context=16384, layers=2, embd=64, ff=96, heads=4, kv_heads=2
     head += bytes(-len(head) % 32)
     with open(path, "wb") as f:
         f.write(head + data)
+
+
+if __name__ == "__main__":
+    tiny_gguf(sys.argv[1])

@@ -120,6 +120,11 @@ class Modules:
         for line in softdep.read_text().splitlines() if softdep.exists() else ():
             if m := re.match(r"softdep (\S+) (.*)", line):
                 self.soft.setdefault(module_name(m[1]), []).append(m[2])
+        # "crypto-gcm" and its like, which soft dependencies go by; no patterns.
+        self.aliases = {}
+        for line in (kernel.modules / "modules.alias").read_text().splitlines():
+            if (m := re.match(r"alias (\S+) (\S+)", line)) and "*" not in m[1]:
+                self.aliases.setdefault(module_name(m[1]), []).append(m[2])
         self.chosen = {}
 
     def needs(self, name):
@@ -147,7 +152,8 @@ class Modules:
         for n in hard:
             self.want(n)
         for n in soft:
-            self.want(n, asked=False)
+            for real in self.aliases.get(n, [n]):
+                self.want(real, asked=False)
 
     def pack(self, image):
         """Put those chosen, and an index of them alone, into the image."""
