@@ -9,6 +9,7 @@
  *
  * The second serial port carries the report, a line each:
  *
+ *	:slow N			first of all: the time limits here are N times those of the list
  *	|TEXT			what the test printed
  *	:begin NAME
  *	:fail TEXT		something about the test is wrong besides what it prints
@@ -41,11 +42,14 @@
 
 #define LIST		"/sits/.vm/list"
 #define MODULE_TIMEOUT	60	/* seconds for modprobe: an exit function that waits for ever is a finding */
+#define USUAL_BOOT_MS	10000
+#define SLOWNESS_MAX	8
 #define KILL_PATIENCE	10	/* seconds until a killed process counts as stuck in the kernel */
 
 static int report_fd = -1;
 static int child_fd = -1;	/* signalfd of SIGCHLD */
 static bool at_line_start = true;
+static int slowness = 1;	/* factor of all time limits */
 
 struct test {
 	char *name;
@@ -164,14 +168,24 @@ static void mount_all(void)
 	symlink("/proc/self/fd/2", "/dev/stderr");
 }
 
+static void write_number(const char *path, int n)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", n);
+	write_file(path, text);
+}
+
 /*
- * An emulated processor is slow, and waits for its host besides, so the kernel's own watchdogs get more time than they
- * have by default, but less than the tests'.
+ * How long the kernel took to boot says how much of a processor the host has to spare: with two that are idle it is
+ * 4 to 8 seconds of emulation. The kernel's own watchdogs get more time than by default, but less than the tests do.
  */
 static void set_limits(void)
 {
-	write_file("/proc/sys/kernel/hung_task_timeout_secs", "40");
-	write_file("/proc/sys/kernel/watchdog_thresh", "30");
+	slowness = (int)(now_ms() / USUAL_BOOT_MS);
+	slowness = slowness < 1 ? 1 : slowness > SLOWNESS_MAX ? SLOWNESS_MAX : slowness;
+	write_number("/proc/sys/kernel/hung_task_timeout_secs", 40 * slowness);
+	write_number("/proc/sys/kernel/watchdog_thresh", slowness > 1 ? 60 : 30);
 	write_file("/proc/sys/kernel/sysrq", "1");
 	/* In the directory of whoever dies: tests look for it there. */
 	write_file("/proc/sys/kernel/core_pattern", "core");
@@ -298,15 +312,15 @@ static struct end run_command(const char *command, int timeout)
 
 	if (pid < 0)
 		return (struct end){ "exit", 126 };
-	if (forward(pid, out_fd, now_ms() + timeout * 1000LL, &status)) {
+	if (forward(pid, out_fd, now_ms() + timeout * slowness * 1000LL, &status)) {
 		end = WIFSIGNALED(status) ? (struct end){ "signal", WTERMSIG(status) }
 					  : (struct end){ "exit", WEXITSTATUS(status) };
 		kill_rest(pid);
 	} else {
 		report_stacks();
 		kill_rest(pid);
-		end = forward(pid, out_fd, now_ms() + KILL_PATIENCE * 1000LL, &status)
-			? (struct end){ "timeout", timeout } : (struct end){ "stuck", timeout };
+		end = forward(pid, out_fd, now_ms() + KILL_PATIENCE * slowness * 1000LL, &status)
+			? (struct end){ "timeout", timeout * slowness } : (struct end){ "stuck", timeout * slowness };
 	}
 	close(out_fd);
 	return end;
@@ -503,6 +517,7 @@ int main(int argc, char **argv)
 	if (system("ifconfig lo 127.0.0.1 up; hostname sits-vm") || chdir("/sits"))
 		fprintf(stderr, "sits-vm: the guest is not as it should be\n");
 	open_report();
+	report(":slow %d", slowness);
 	if (on_command_line("sits.shell")) {
 		interactive_shell();
 	} else {
