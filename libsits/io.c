@@ -49,9 +49,22 @@ int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
+int sits_off_stdio(int fd)
+{
+	int up, err;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	up = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	err = errno;
+	close(fd);
+	errno = err;
+	return up;
+}
+
 int sits_open_regular(struct sits_ctx *ctx, const char *path, int flags, struct stat *st)
 {
-	int ret, fd = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int ret, fd = sits_off_stdio(open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 
 	if (fd < 0) {
 		ret = -errno;

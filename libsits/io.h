@@ -18,6 +18,14 @@ int sits_pread_all(int fd, void *buf, size_t len, uint64_t off);
 int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off);
 
 /**
+ * sits_off_stdio() - Move a descriptor just opened off 0, 1 and 2, which it gets where the program runs with one of them
+ * closed: what the program then prints would go into the file.
+ * @fd: taken; -1 is passed on
+ * Return: the descriptor, or -1 and errno.
+ */
+int sits_off_stdio(int fd);
+
+/**
  * sits_open_regular() - Open a regular file; symbolic links are followed, devices and pipes not waited for.
  * @flags: O_RDONLY or O_RDWR
  * @st: out, fstat() of it

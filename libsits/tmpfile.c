@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "libsits/internal.h"
+#include "libsits/io.h"
 
 #define TMP_MARK	".sits-tmp."
 #define TMP_DIGITS	8
@@ -131,7 +132,7 @@ static void remove_stale_all(struct sits_tmpfile *t)
 static int open_anonymous(struct sits_tmpfile *t, mode_t mode)
 {
 	char proc[32];
-	int fd = openat(t->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	int fd = sits_off_stdio(openat(t->dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));
 
 	if (fd < 0)
 		return -errno;
@@ -154,7 +155,7 @@ static int open_named(struct sits_tmpfile *t, mode_t mode)
 		ret = new_name(t);
 		if (ret)
 			return ret;
-		fd = openat(t->dirfd, t->name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, mode);
+		fd = sits_off_stdio(openat(t->dirfd, t->name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC | O_NOFOLLOW, mode));
 		if (fd < 0 && errno == EEXIST)
 			continue;
 		if (fd < 0)

@@ -119,6 +119,23 @@ with Dir() as d:
         p = subprocess.run([SITS, "inspect", str(out)], stdout=full, stderr=subprocess.PIPE, text=True)
     tap.check("a standard output that is full is a failure", p.returncode == 1 and "standard output" in p.stderr, p)
 
+    # Closed descriptors: what is printed must not go into the files that are opened in their place.
+    def closed(what, *args):
+        return subprocess.run(["bash", "-c", f'"$@" {what}', "-", SITS, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True)
+
+    before = out.read_bytes()
+    for what in ("2>&-", ">&- 2>&-", "<&- >&- 2>&-"):
+        p = closed(what, "rekey", "--key", key, "--new-key", key2, out)
+        tap.check(f"a rekey that warns, with {what}, writes no word into the file", p.returncode == (what != "2>&-") and
+                  out.read_bytes() == before, p)
+        p = closed(what, "seal", "--force", "--key", key2, plain, d / "closed.sits")
+        r = sits("verify", "--quiet", "--key", key2, d / "closed.sits")
+        tap.check(f"what is sealed with {what} verifies", p.returncode == (what != "2>&-") and r.rc == 0, f"{p} {r}")
+    p = closed(">&-", "inspect", out)
+    tap.check("a standard output that is closed is a failure", p.returncode == 1 and "standard output" in p.stderr, p)
+    (d / "closed.sits").unlink()
+
     # A bar on a terminal, and none elsewhere; what is left on the line after it is nothing.
     main, term = pty.openpty()
     p = subprocess.run([SITS, "verify", "--quiet", "--key", key2, str(out)], stderr=term)

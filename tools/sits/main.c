@@ -2,9 +2,11 @@
 /*
  * main.c - sits: the table of subcommands. Each is in cmd_<name>.c; what they share is in tool_*.c.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/sits/cmd.h"
 
@@ -55,10 +57,26 @@ static int run(int argc, char **argv)
 	return 2;
 }
 
+/*
+ * Started without standard input, output or error, the next file opened would take its place, and messages would go into
+ * a sealed file. What is put there answers every read and write with EBADF, as the closed descriptor did.
+ */
+static bool fill_stdio(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/", O_PATH) != fd)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	int status;
 
+	if (!fill_stdio())
+		return 1;
 	/* Writing beyond RLIMIT_FSIZE is an error to report, not an end without words. */
 	signal(SIGXFSZ, SIG_IGN);
 	status = run(argc, argv);

@@ -574,6 +574,53 @@ static int fail_at(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t *
 	return off >= *(uint64_t *)arg ? -EBADMSG : 0;
 }
 
+/* A program may run without standard error, and still log there. */
+static void print_line(void *arg, int severity, const char *line)
+{
+	ssize_t n = write(STDERR_FILENO, line, strlen(line));
+
+	(void)n;
+}
+
+static int work_without_stdio(void)
+{
+	struct sits_open_opts oo = { .size = sizeof(oo), .provider = SITS_PROVIDER_USER, .log = print_line };
+	struct sits_seal_opts o = seal_opts(4096);
+	struct sits_key *k = NULL;
+	char spec[300];
+	int ret;
+
+	close(STDIN_FILENO);
+	close(STDOUT_FILENO);
+	close(STDERR_FILENO);
+	snprintf(spec, sizeof(spec), "file:%s", in_dir("kek"));
+	ret = sits_open(&oo, &ctx);
+	ret = ret ? ret : sits_key_open(ctx, spec, &k);
+	ret = ret ? ret : sits_seal(ctx, in_dir("plain"), in_dir("a.sits"), k, &o);
+	/* Warns with the file open: it is under k already. The other key is one of zeros in a forked child. */
+	ret = ret ? ret : sits_sealed_rekey(ctx, in_dir("a.sits"), key, k);
+	sits_key_close(k);
+	return ret;
+}
+
+static void messages_never_go_into_files(void **state)
+{
+	uint8_t *plain = make_plain(in_dir("plain"), 8192);
+	int status = 0;
+	pid_t pid;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(work_without_stdio() ? 1 : 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(sits_sealed_verify(ctx, in_dir("a.sits"), key, NULL, NULL), 0);
+	unlink(in_dir("a.sits"));
+	free(plain);
+}
+
 /* The pump by itself, with io_uring and without: the same bytes, the same failures. */
 static void pump(void **state)
 {
@@ -657,6 +704,7 @@ int main(void)
 		cmocka_unit_test(temporary_files),
 		cmocka_unit_test(longest_name),
 		cmocka_unit_test(resealing),
+		cmocka_unit_test(messages_never_go_into_files),
 		cmocka_unit_test(pump),
 	};
 
