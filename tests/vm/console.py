@@ -38,6 +38,7 @@ SPLATS = [re.compile(p) for p in (
     r"\bUnknown symbol\b", r"\bdisagrees about version of symbol", r"\bexports duplicate symbol",  # kernel/module
     r"\bcannot create duplicate filename", r"\bkobject_add_internal failed", r"\balready present!",  # sysfs, debugfs
 )]
+STAMP = re.compile(r"^\[ *[\d.]+\] ")
 MARK = re.compile(r"sits-vm: (begin|end) (\S+)")
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[c()][0B]?|[\r\0]")
 
@@ -57,11 +58,14 @@ def clean(text):
 def find_splats(text):
     """Every line of a console log that tells of trouble."""
     found, test = [], ""
-    for number, line in enumerate(clean(text).split("\n"), 1):
+    lines = clean(text).split("\n")
+    for number, line in enumerate(lines, 1):
         if mark := MARK.search(line):
             test = mark[2] if mark[1] == "begin" else ""
         elif any(p.search(line) for p in SPLATS):
-            found.append(Splat(number, line.strip(), test))
+            # What a warning says comes on the line after the one that cuts.
+            also = f" {STAMP.sub('', lines[number])}" if "[ cut here ]" in line and number < len(lines) else ""
+            found.append(Splat(number, line.strip() + also, test))
     return found
 
 

@@ -227,6 +227,9 @@ with tempfile.TemporaryDirectory(prefix="sits-vm-") as tmp:
         for name, words in {
                 "a test passes, whatever it leaves running": "- vm/guest/harness/good.t: first\n",
                 "a skip comes through": "vm/guest/harness/good.t: second # SKIP for a reason",
+                "a warning is named with its test": ", in unit/crypto/sm4_test: ",
+                "what was warned of is there": "sits_test_splat: a warning",
+                "so is a reference count that leaks": "refcount_t: ",
                 "a test that hangs is killed": "vm/guest/harness/hang.t: still running after ",
                 "what it hung in is shown": "do_wait",
                 "a crash is a failure of its test": "vm/guest/harness/crash.t: the guest died",
