@@ -100,46 +100,61 @@ void sits_sampler_destroy(struct sits_sampler *s)
 	free(s);
 }
 
-typedef float vf __attribute__((vector_size(64), aligned(4)));
-typedef int32_t vi __attribute__((vector_size(64)));
+#define LANES 16
+#define BLOCK 1024		/* a multiple of LANES */
 
-/*
- * The largest value and its lowest index. Return: 0; -EDOM where one is NaN or +Inf, or all are
- * -Inf. One pass over the maximum and over "is not below +Inf", which NaN shares, then a search.
- */
-static int scan(const float *x, size_t n, float *max, size_t *at)
+typedef float vf __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t vi __attribute__((vector_size(4 * LANES)));
+
+/* The largest of n values; *bad is set where one is not below +Inf, as NaN is not either. */
+static float block_max(const float *x, size_t n, bool *bad)
 {
-	const size_t lanes = sizeof(vf) / sizeof(float);
+	const vf inf = (vf){ 0 } + INFINITY;
 	float m = -INFINITY;
-	bool bad = false;
 	size_t i = 0, j;
 
-	if (n >= lanes) {
-		const vf inf = (vf){ 0 } + INFINITY;
+	if (n >= LANES) {
 		vf best = *(const vf *)x, v;
 		vi ok = best < inf, gt;
 
-		for (i = lanes; i + lanes <= n; i += lanes) {
+		for (i = LANES; i + LANES <= n; i += LANES) {
 			v = *(const vf *)(x + i);
 			gt = v > best;
 			best = (vf)(((vi)v & gt) | ((vi)best & ~gt));
 			ok &= v < inf;
 		}
-		for (j = 0; j < lanes; j++) {
-			bad |= !ok[j];
+		for (j = 0; j < LANES; j++) {
+			*bad |= !ok[j];
 			m = best[j] > m ? best[j] : m;
 		}
 	}
 	for (; i < n; i++) {
-		bad |= !(x[i] < INFINITY);
+		*bad |= !(x[i] < INFINITY);
 		m = x[i] > m ? x[i] : m;
 	}
-	if (bad || m == -INFINITY)
+	return m;
+}
+
+/* The largest value and its lowest index. Return: 0; -EDOM where one is NaN or +Inf, or all are -Inf. */
+static int scan(const float *x, size_t n, float *max, size_t *at)
+{
+	size_t i, first = 0;
+	bool bad = false;
+	float m;
+
+	*max = -INFINITY;
+	for (i = 0; i < n; i += BLOCK) {
+		m = block_max(x + i, n - i < BLOCK ? n - i : BLOCK, &bad);
+		if (m > *max) {
+			*max = m;
+			first = i;
+		}
+	}
+	if (bad || *max == -INFINITY)
 		return -EDOM;
-	for (i = 0; x[i] != m; i++)
-		;
-	*max = m;
-	*at = i;
+	while (x[first] != *max)
+		first++;
+	*at = first;
 	return 0;
 }
 

@@ -209,6 +209,33 @@ static void greedy_takes_the_largest_and_the_lowest_of_equals(void **state)
 	sits_sampler_destroy(s);
 }
 
+/* Over more values than a block of the scan has, at every place, with equals in other blocks. */
+static void greedy_finds_any_place_of_a_large_vocabulary(void **state)
+{
+	enum { BIG = 2500 };
+	struct sits_sampling o = plain;
+	struct sits_sampler *s;
+	float *l = malloc(BIG * sizeof(*l));
+	int i;
+
+	assert_non_null(l);
+	o.temperature = 0;
+	s = make(&o, BIG);
+	for (i = 0; i < BIG; i++)
+		l[i] = -1 - i % 7;
+	for (i = 0; i < BIG; i++) {
+		l[i] += 10;
+		assert_int_equal(sits_sampler_draw(s, l, NULL, 0), i);
+		l[i] -= 10;
+	}
+	for (i = BIG - 1; i >= 0; i -= 97) {
+		l[i] = 5;
+		assert_int_equal(sits_sampler_draw(s, l, NULL, 0), i);
+	}
+	sits_sampler_destroy(s);
+	free(l);
+}
+
 static void penalties_change_greedy_choices(void **state)
 {
 	static const int32_t hist[] = { 4, 4, 4 };
@@ -354,6 +381,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(draws_follow_the_distribution_of_each_stage),
 		cmocka_unit_test(greedy_takes_the_largest_and_the_lowest_of_equals),
+		cmocka_unit_test(greedy_finds_any_place_of_a_large_vocabulary),
 		cmocka_unit_test(penalties_change_greedy_choices),
 		cmocka_unit_test(a_seed_stands_for_one_sequence),
 		cmocka_unit_test(values_that_are_not_finite_are_reported),
