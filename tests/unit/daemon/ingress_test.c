@@ -8,6 +8,7 @@
 #include "daemon/ingress/ingress.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -448,7 +449,8 @@ static void storms_of_cancels_end_each_request_once(void **state)
 		}
 	}
 	fake_wait_running(0);
-	assert_int_equal(sits_ingress_active(t.in), 0);
+	while (sits_ingress_active(t.in))	/* the last one is taken out a little after its end was heard */
+		sched_yield();
 	assert_int_equal(atomic_load(&t.counters.requests), ROUNDS * BATCH);
 }
 
@@ -465,7 +467,8 @@ static void end_all_ends_with_shutdown(void **state)
 	assert_int_equal(a.status, -ESHUTDOWN);
 	ask((struct build){ .prompt = "a" }, &a);
 	assert_int_equal(a.status, -ESHUTDOWN);
-	assert_true(atomic_load(&t.idles) >= 1);
+	while (!atomic_load(&t.idles))	/* told a little after the client */
+		sched_yield();
 }
 
 static void fault_of_the_engine_is_told_to_all(void **state)
