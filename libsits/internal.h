@@ -67,7 +67,7 @@ struct sits_ctx {
  * sits_log() - Send one line to the context's callback; never called with secrets.
  * @ctx: borrowed; NULL drops the line
  * @severity: SITS_LOG_*
- * @fmt: printf format, no newline; cut at 1023 bytes
+ * @fmt: printf format, no newline; of more than 1023 bytes the middle is left out
  *
  * Context: any thread, no locks taken; errno is preserved.
  */

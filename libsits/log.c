@@ -7,24 +7,42 @@
 #include "libsits/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #define LOG_LINE_MAX 1024
+#define LONG_LINE_MAX (3 * PATH_MAX)	/* two paths and words */
+#define GAP " ... "
+
+/* A long path must not push out what is said about it, which is behind: the middle goes. Characters stay whole. */
+static void shorten(char *line, size_t len)
+{
+	size_t head = LOG_LINE_MAX / 2 - sizeof(GAP), tail = len - (LOG_LINE_MAX - 1 - head - strlen(GAP));
+
+	while (head && ((unsigned char)line[head] & 0xc0) == 0x80)
+		head--;
+	while (((unsigned char)line[tail] & 0xc0) == 0x80)
+		tail++;
+	memcpy(line + head, GAP, strlen(GAP));
+	memmove(line + head + strlen(GAP), line + tail, len - tail + 1);
+}
 
 void sits_log(const struct sits_ctx *ctx, int severity, const char *fmt, ...)
 {
-	char line[LOG_LINE_MAX];
-	int saved = errno;
+	char line[LONG_LINE_MAX];
+	int len, saved = errno;
 	va_list ap;
 
 	if (!ctx || !ctx->log)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(line, sizeof(line), fmt, ap);
+	len = vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
+	if (len >= LOG_LINE_MAX)
+		shorten(line, strlen(line));
 	ctx->log(ctx->log_arg, severity, line);
 	errno = saved;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +15,14 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 
+#define MESSAGE_MAX (2 * PATH_MAX + 256)	/* two paths and words */
+
 /* The last ERR line of the library: what a failure that follows is about. */
-static char last_error[1024];
+static char last_error[MESSAGE_MAX];
 
 static void say(const char *cmd, const char *fmt, va_list ap)
 {
-	char line[2048], safe[2048];
+	char line[MESSAGE_MAX], safe[MESSAGE_MAX];
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	tool_progress_end();

@@ -127,6 +127,24 @@ static void test_log_lines_are_bounded(void **state)
 	assert_int_equal(errno, 42);
 	assert_int_equal(strlen(last_line), 1023);
 	assert_int_equal(last_severity, SITS_LOG_WARN);
+	/* What is said of a long path is behind it. */
+	sits_log(ctx, SITS_LOG_ERR, "%.4000s: can't open the directory %.4000s: no such thing", big, big);
+	assert_true(strlen(last_line) <= 1023 && strlen(last_line) > 1000);
+	assert_memory_equal(last_line, "bbb", 3);
+	assert_non_null(strstr(last_line, "b ... b"));
+	assert_string_equal(last_line + strlen(last_line) - 15, ": no such thing");
+	/* Characters are left out whole, wherever the cuts fall. */
+	for (size_t i = 0; i + 3 < sizeof(big); i += 3)
+		memcpy(big + i, "\xe2\x82\xac", 3);
+	for (int i = 0; i < 3; i++) {
+		for (size_t at = 0; at < 3; at++) {
+			sits_log(ctx, SITS_LOG_ERR, "%.*s%.*s%.*s", i, "xxx", 3000, big, (int)at, "yyy");
+			size_t head = (size_t)(strstr(last_line, " ... ") - last_line);
+			assert_int_equal((head - (size_t)i) % 3, 0);
+			assert_int_equal((strlen(last_line) - head - 5 - at) % 3, 0);
+			assert_true(strlen(last_line) <= 1023);
+		}
+	}
 	sits_close(ctx);
 	sits_log(NULL, SITS_LOG_ERR, "nobody listens");
 	assert_int_equal(sits_open(NULL, &ctx), 0);
