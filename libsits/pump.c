@@ -304,11 +304,43 @@ static void worker_sync(struct worker *w)
 	}
 }
 
+/*
+ * A ring that can be made may still be of no use: a filter of system calls may refuse to enter it, and kernels before 5.6
+ * have no plain reads. To find out later would be too late, with spans in flight.
+ */
+static bool ring_works(struct io_uring *ring)
+{
+	struct io_uring_probe *probe = io_uring_get_probe_ring(ring);
+	bool ok = probe && io_uring_opcode_supported(probe, IORING_OP_READ) &&
+		  io_uring_opcode_supported(probe, IORING_OP_WRITE);
+	struct io_uring_cqe *cqe;
+
+	if (probe)
+		io_uring_free_probe(probe);
+	if (!ok)
+		return false;
+	io_uring_prep_nop(io_uring_get_sqe(ring));
+	if (io_uring_submit_and_wait(ring, 1) != 1 || io_uring_peek_cqe(ring, &cqe))
+		return false;
+	io_uring_cqe_seen(ring, cqe);
+	return true;
+}
+
+static bool ring_open(struct io_uring *ring)
+{
+	if (io_uring_queue_init(DEPTH_DST, ring, 0))
+		return false;
+	if (ring_works(ring))
+		return true;
+	io_uring_queue_exit(ring);
+	return false;
+}
+
 static void worker_run(struct run *r)
 {
 	struct sits_pump *p = r->p;
 	struct worker w = { .run = r, .depth = p->dst ? DEPTH_DST : DEPTH_BUFFERS };
-	bool uring = !(p->flags & SITS_PUMP_NO_URING) && !io_uring_queue_init(DEPTH_DST, &w.ring, 0);
+	bool uring = !(p->flags & SITS_PUMP_NO_URING) && ring_open(&w.ring);
 	size_t bufs_bytes;
 
 	if (!uring)
