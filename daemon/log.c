@@ -4,9 +4,14 @@
  */
 #include "daemon/log.h"
 
+#include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +20,13 @@
 
 #include "daemon/config.h"
 
-#define MESSAGE_MAX 1024
+#define MESSAGE_MAX	1024
+#define READER_WAIT_MS	100	/* for a slow reader of the log to make room */
 
 static atomic_int log_level = SITS_LOG_INFO;
 static atomic_int log_format = SITS_LOG_FORMAT_TEXT;
+static pthread_mutex_t put_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t nr_lost;		/* lines, since the last that was written; guarded by put_lock */
 
 void sitsd_log_setup(uint64_t level, uint64_t format)
 {
@@ -45,20 +53,29 @@ static void now_text(char *buf, size_t len)
 	snprintf(buf + n, len - n, ".%03ldZ", ts.tv_nsec / 1000000);
 }
 
-/* One write, so that lines of several threads do not mix. A log that nobody reads stops nothing. */
-static void put(const char *line, size_t len)
+/*
+ * Write one line, whole, under put_lock. Threads that serve log too: a reader that has stopped may hold them up
+ * for a moment, not for good, and only once. (poll(2) finds room for PIPE_BUF bytes, more than a line has.)
+ * Return: false where the line is lost.
+ */
+static bool put(const char *line, size_t len)
 {
-	ssize_t n = write(STDERR_FILENO, line, len);
+	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
+	int n;
 
-	(void)n;
+	do {
+		n = poll(&p, 1, nr_lost ? 0 : READER_WAIT_MS);
+	} while (n < 0 && errno == EINTR);
+	return n && write(STDERR_FILENO, line, len) == (ssize_t)len;
 }
 
-static void put_json(int severity, const char *message)
+static bool put_json(int severity, const char *message)
 {
 	char when[40];
 	json_t *o;
 	char *line;
 	size_t len;
+	bool ok;
 
 	now_text(when, sizeof(when));
 	o = json_pack("{s:s, s:s, s:s}", "time", when, "level", severity_name(severity), "message", message);
@@ -68,14 +85,15 @@ static void put_json(int severity, const char *message)
 	line = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	if (!line)
-		return;
+		return false;
 	len = strlen(line);
 	line[len] = '\n';	/* in place of the NUL */
-	put(line, len + 1);
+	ok = put(line, len + 1);
 	free(line);
+	return ok;
 }
 
-static void put_text(int severity, const char *message)
+static bool put_text(int severity, const char *message)
 {
 	char line[MESSAGE_MAX + 64], when[40];
 	int n;
@@ -87,7 +105,29 @@ static void put_text(int severity, const char *message)
 		n = snprintf(line, sizeof(line), "%s sitsd: %s%s\n", when, severity <= SITS_LOG_ERR ? "error: " :
 			     severity <= SITS_LOG_WARN ? "warning: " : "", message);
 	}
-	put(line, (size_t)n);
+	return put(line, (size_t)n);
+}
+
+static bool put_message(int severity, const char *message)
+{
+	return atomic_load(&log_format) == SITS_LOG_FORMAT_JSON ? put_json(severity, message) : put_text(severity, message);
+}
+
+/* What was lost is told as soon as there is room again. */
+static void put_or_count(int severity, const char *message)
+{
+	char note[96];
+
+	pthread_mutex_lock(&put_lock);
+	if (nr_lost) {
+		snprintf(note, sizeof(note), "%" PRIu64 " messages before this one were lost: standard error did not take them",
+			 nr_lost);
+		if (put_message(SITS_LOG_WARN, note))
+			nr_lost = 0;
+	}
+	if (nr_lost || !put_message(severity, message))
+		nr_lost++;
+	pthread_mutex_unlock(&put_lock);
 }
 
 void sitsd_log(int severity, const char *fmt, ...)
@@ -103,10 +143,7 @@ void sitsd_log(int severity, const char *fmt, ...)
 	for (char *p = message; *p; p++)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = ' ';
-	if (atomic_load(&log_format) == SITS_LOG_FORMAT_JSON)
-		put_json(severity, message);
-	else
-		put_text(severity, message);
+	put_or_count(severity, message);
 }
 
 void sitsd_log_line(void *arg, int severity, const char *line)

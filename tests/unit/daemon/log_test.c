@@ -32,7 +32,7 @@ static int setup(void **state)
 	int fds[2];
 
 	(void)state;
-	if (pipe2(fds, O_CLOEXEC) || fcntl(fds[1], F_SETPIPE_SZ, 4096) < 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK))
+	if (pipe2(fds, O_CLOEXEC) || fcntl(fds[1], F_SETPIPE_SZ, 16384) < 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK))
 		return -1;
 	s.read_fd = fds[0];
 	s.stderr_fd = dup(STDERR_FILENO);
