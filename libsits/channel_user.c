@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "libsits/provider_user.h"
@@ -24,6 +25,7 @@
 #endif
 
 #define OPEN_WITHIN_S 10	/* a daemon that does not answer HELLO by then is stuck */
+#define HELLO_RETRY_NS (5 * SITS_NSEC_PER_MSEC)
 #define CONTROL_RETRY_NS (10 * SITS_NSEC_PER_MSEC)
 #define WHOLE_MAX (64u << 20)	/* bytes of a chunk that comes in pieces */
 
@@ -392,7 +394,7 @@ static void uc_close(struct sits_channel *base)
 	free_channel(ch);
 }
 
-/* What refused us, in words. Returns what open returns. */
+/* What refused us, in words. Returns what open returns. EAGAIN: nobody did, in time. */
 static int explain(struct channel *ch, int err)
 {
 	struct sits_ctx *ctx = ch->base.ctx;
@@ -477,6 +479,7 @@ err:
 	return ret;
 }
 
+/* Returns as open does, or 1 where the daemon closed without a word. */
 static int say_hello(struct channel *ch, int arena_fd)
 {
 	struct sits_wire_hello m = {
@@ -499,10 +502,35 @@ static int say_hello(struct channel *ch, int arena_fd)
 	} while (n < 0 && (errno == EINTR || errno == ECONNRESET));
 	if (n < 0)
 		return explain(ch, errno);
+	if (!n)
+		return 1;
 	if (n != sizeof(w) || w.hdr.type != SITS_WIRE_WELCOME || w.status > 0)
-		return explain(ch, n ? EPROTO : ECONNREFUSED);
+		return explain(ch, EPROTO);
 	ch->max_out = w.max_outstanding;
 	return w.status ? explain(ch, -w.status) : 0;
+}
+
+/*
+ * A daemon makes room among those that have not said HELLO yet, and under a flood of them it may close before it has
+ * read ours: come again. One that has died is found out by connect.
+ */
+static int say_hello_again(struct channel *ch, int arena_fd)
+{
+	uint64_t until = sits_now_ns() + OPEN_WITHIN_S * SITS_NSEC_PER_SEC;
+	struct timespec pause = { .tv_nsec = HELLO_RETRY_NS };
+	int ret;
+
+	while ((ret = say_hello(ch, arena_fd)) == 1) {
+		if (sits_now_ns() >= until)
+			return explain(ch, EAGAIN);
+		close(ch->sock);
+		ch->sock = -1;
+		nanosleep(&pause, NULL);
+		ret = connect_to(ch);
+		if (ret)
+			return ret;
+	}
+	return ret;
 }
 
 static void lay_out(struct channel *ch, uint64_t wanted)
@@ -550,7 +578,7 @@ int sits_user_channel_open(struct sits_ctx *ctx, const char *name, uint64_t aren
 	if (!ret)
 		ret = make_arena(ch, &arena_fd);
 	if (!ret) {
-		ret = say_hello(ch, arena_fd);
+		ret = say_hello_again(ch, arena_fd);
 		close(arena_fd);
 	}
 	if (!ret)

@@ -416,8 +416,8 @@ static int bind_socket(struct queue *q, char *where, size_t where_len)
 	if (fchmod(q->listen_fd, q->opts.mode) ||
 	    bind(q->listen_fd, (struct sockaddr *)&addr, sizeof(addr)))
 		return -errno;
-	if (chmod(addr.sun_path, q->opts.mode) || listen(q->listen_fd, LISTEN_BACKLOG) ||
-	    rename(addr.sun_path, where)) {
+	if (chmod(addr.sun_path, q->opts.mode) || stat(addr.sun_path, &q->sock_file) ||
+	    listen(q->listen_fd, LISTEN_BACKLOG) || rename(addr.sun_path, where)) {
 		ret = -errno;
 		unlink(addr.sun_path);
 	}
@@ -435,14 +435,23 @@ static int listen_on(struct queue *q)
 	return ret;
 }
 
-static void release_name(struct queue *q)
+/* Whoever removed our files has let another daemon in: its socket stays. */
+static void remove_socket(const struct queue *q)
 {
 	char path[512];
+	struct stat st;
 
-	if (q->listen_fd >= 0)
-		close(q->listen_fd);
-	if (q->listen_fd >= 0 && !sits_wire_path(q->base.ctx, q->name, ".sock", path, sizeof(path)))
+	if (!sits_wire_path(q->base.ctx, q->name, ".sock", path, sizeof(path)) && !stat(path, &st) &&
+	    st.st_dev == q->sock_file.st_dev && st.st_ino == q->sock_file.st_ino)
 		unlink(path);
+}
+
+static void release_name(struct queue *q)
+{
+	if (q->listen_fd >= 0) {
+		remove_socket(q);	/* before its inode can be another's */
+		close(q->listen_fd);
+	}
 	if (q->lock_fd >= 0)
 		close(q->lock_fd);
 }

@@ -12,6 +12,8 @@
 #ifndef SITS_QUEUE_USER_H
 #define SITS_QUEUE_USER_H
 
+#include <sys/stat.h>
+
 #include "libsits/queue_loop.h"
 
 enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_FETCHED };
@@ -78,6 +80,7 @@ struct queue {
 	struct sits_queue_opts opts;
 	char name[SITS_QUEUE_NAME_MAX];
 	int lock_fd, listen_fd;
+	struct stat sock_file;		/* of the socket's name */
 	bool intake_closed;
 	int wake_asked;			/* atomic */
 	struct request *table;		/* opts.depth */

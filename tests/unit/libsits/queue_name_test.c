@@ -10,8 +10,12 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+
+#include "libsits/wire.h"
 
 /* ------------------------------------------------------------------- names and arguments */
 
@@ -253,6 +257,78 @@ static void test_run_dir(void **state)
 	peer_end(&p);
 }
 
+/* Somebody removes the run directory's files, and a second daemon takes the name: the first one's end leaves it be. */
+static void test_name_lost_and_taken(void **state)
+{
+	struct sits_queue_opts o = peer_opts();
+	struct sits_queue *first;
+	struct sits_channel *ch;
+	struct peer p;
+
+	peer_open(&p);
+	assert_int_equal(sits_queue_create(p.ctx, &o, &first), 0);
+	peer_remove_dir(p.dir);
+	assert_int_equal(sits_queue_create(p.ctx, &o, &p.queue), 0);
+	peer_run(&p);
+	sits_queue_destroy(first);
+	ch = peer_channel(&p);
+	expect_end(ch, submit_text(ch, "E"), 0);
+	sits_channel_close(ch);
+	peer_end(&p);
+}
+
+/* ------------------------------------------------------------------------ closed without a word */
+
+/* A daemon under a flood of connections: it closes the first @arg of them before it has heard HELLO. */
+struct closer {
+	int listen_fd, nr_closed, nr_to_close;
+};
+
+static void *closer_main(void *arg)
+{
+	struct sits_wire_welcome w = {
+		.hdr = sits_wire_hdr(SITS_WIRE_WELCOME, sizeof(w)), .version = SITS_WIRE_VERSION, .max_outstanding = 8,
+	};
+	struct closer *c = arg;
+	char hello[SITS_WIRE_MAX];
+	int fd;
+
+	while ((fd = accept(c->listen_fd, NULL, NULL)) >= 0) {
+		if (c->nr_closed < c->nr_to_close) {
+			c->nr_closed++;
+			close(fd);
+			continue;
+		}
+		if (recv(fd, hello, sizeof(hello), 0) > 0 && send(fd, &w, sizeof(w), MSG_NOSIGNAL) > 0)
+			recv(fd, hello, sizeof(hello), 0);	/* its end */
+		close(fd);
+		break;
+	}
+	return NULL;
+}
+
+static void test_closed_before_hello(void **state)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct closer c = { .nr_to_close = 20 };
+	struct sits_channel *ch;
+	pthread_t thread;
+	struct peer p;
+
+	peer_open(&p);
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s/q.sock", p.dir);
+	c.listen_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(c.listen_fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(listen(c.listen_fd, 8), 0);
+	assert_int_equal(pthread_create(&thread, NULL, closer_main, &c), 0);
+	assert_int_equal(sits_channel_open(p.ctx, "q", 0, &ch), 0);
+	sits_channel_close(ch);
+	pthread_join(thread, NULL);
+	assert_int_equal(c.nr_closed, 20);
+	close(c.listen_fd);
+	peer_end(&p);
+}
+
 /* ------------------------------------------------------------------------ without io_uring */
 
 /* Have the kernel refuse io_uring_setup(2), as a container or kernel.io_uring_disabled does. */
@@ -401,6 +477,8 @@ int main(void)
 		BOTH(test_run_dir),
 		BOTH(test_no_growth),
 		BOTH(test_queues_no_growth),
+		cmocka_unit_test(test_name_lost_and_taken),
+		cmocka_unit_test(test_closed_before_hello),
 		cmocka_unit_test(test_io_uring_is_refused),
 	};
 
