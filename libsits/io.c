@@ -49,6 +49,12 @@ int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
+const char *sits_file_kind(mode_t mode)
+{
+	return S_ISDIR(mode) ? "a directory" : S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : S_ISFIFO(mode) ? "a pipe" :
+	       S_ISSOCK(mode) ? "a socket" : "a file";
+}
+
 int sits_off_stdio(int fd)
 {
 	int up, err;
@@ -78,9 +84,7 @@ int sits_open_regular(struct sits_ctx *ctx, const char *path, int flags, struct 
 	}
 	if (!S_ISREG(st->st_mode)) {
 		ret = S_ISDIR(st->st_mode) ? -EISDIR : -EINVAL;
-		sits_log(ctx, SITS_LOG_ERR, "%s: is %s, not a regular file", path,
-			 S_ISDIR(st->st_mode) ? "a directory" : S_ISCHR(st->st_mode) || S_ISBLK(st->st_mode) ? "a device" :
-			 S_ISFIFO(st->st_mode) ? "a pipe" : "a socket");
+		sits_log(ctx, SITS_LOG_ERR, "%s: is %s, not a regular file", path, sits_file_kind(st->st_mode));
 		goto err_close;
 	}
 	return fd;

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct sits_ctx;
 struct stat;
@@ -16,6 +17,9 @@ int sits_pread_all(int fd, void *buf, size_t len, uint64_t off);
 
 /** sits_pwrite_all() - Return: 0; -errno. */
 int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off);
+
+/** sits_file_kind() - "a directory", "a device" and so on, for messages. */
+const char *sits_file_kind(mode_t mode);
 
 /**
  * sits_off_stdio() - Move a descriptor just opened off 0, 1 and 2, which it gets where the program runs with one of them

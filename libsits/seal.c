@@ -98,20 +98,39 @@ static int open_input(struct sealing *s)
 	return 0;
 }
 
-/* The id of a model that was given none. @cut: SITS_MODEL_ID_MAX bytes, for a name that is too long. */
-static const char *default_id(const char *path, char *cut)
+/*
+ * The id of a model that was given none: its file's name. No name is a reason to fail: a long one is cut between
+ * characters, and control characters, which an id can't have, become '_'. @id: SITS_MODEL_ID_MAX bytes.
+ */
+static const char *default_id(const char *path, char *id)
 {
-	const char *slash = strrchr(path, '/'), *id = slash ? slash + 1 : path;
-	size_t n;
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+	size_t i, n = strlen(name);
 
-	if (strlen(id) < SITS_MODEL_ID_MAX)
-		return id;
-	/* A long file name is no reason to fail: cut it between characters. */
-	for (n = SITS_MODEL_ID_MAX - 1; n && ((unsigned char)id[n] & 0xc0) == 0x80; n--)
-		;
-	memcpy(cut, id, n);
-	cut[n] = '\0';
-	return cut;
+	if (n >= SITS_MODEL_ID_MAX) {
+		for (n = SITS_MODEL_ID_MAX - 1; n > SITS_MODEL_ID_MAX - 5 && ((unsigned char)name[n] & 0xc0) == 0x80; n--)
+			;
+	}
+	for (i = 0; i < n; i++)
+		id[i] = (unsigned char)name[i] < 0x20 || name[i] == 0x7f ? '_' : name[i];
+	id[n] = '\0';
+	return id;
+}
+
+/* Why the format has no room for this. */
+static void log_refused(struct sealing *s, const struct sits_seal_opts *o)
+{
+	size_t len = strlen(o->model_id);
+
+	if (len >= SITS_MODEL_ID_MAX)
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed: the model id has %zu bytes, of at most %d: give a shorter one",
+			 s->in_path, len, SITS_MODEL_ID_MAX - 1);
+	else if (s->file.hdr.nr_chunks)
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed: the model id '%s' has control characters: give one without",
+			 s->in_path, o->model_id);
+	else
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed: it is too long for chunks of %u bytes: give a larger chunk size",
+			 s->in_path, o->chunk_bytes);
 }
 
 /* The header page, with fresh keys. */
@@ -127,8 +146,7 @@ static int make_header(struct sealing *s, const struct sits_key *key, u64 plain_
 			       o->model_version);
 	explicit_bzero(s->random, sizeof(s->random));
 	if (ret)
-		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't be sealed with model id '%s' (at most %d bytes, no control characters) and chunks of %u bytes: %s",
-			 s->in_path, o->model_id, SITS_MODEL_ID_MAX - 1, o->chunk_bytes, strerror(-ret));
+		log_refused(s, o);
 	return ret;
 }
 
@@ -165,6 +183,25 @@ static int reserve(struct sealing *s, const struct sits_seal_opts *o)
 	return ftruncate(s->out.fd, size) ? no_space(s, -errno) : 0;
 }
 
+/*
+ * The size that a file states may not be what it holds: those of /proc have size 0. To seal nothing of them as if it were all
+ * would be a loss that only shows when the plaintext is gone.
+ */
+static int check_input_ends(struct sealing *s)
+{
+	ssize_t n;
+	char more;
+
+	do {
+		n = pread(s->in_fd, &more, 1, s->in_st.st_size);
+	} while (n < 0 && errno == EINTR);
+	if (!n)
+		return 0;
+	sits_log(s->ctx, SITS_LOG_ERR, "%s: states a size of %" PRIu64 " bytes but does not end there, as files of /proc or such: copy it, and seal the copy",
+		 s->in_path, (uint64_t)s->in_st.st_size);
+	return -EINVAL;
+}
+
 static int check_input_unchanged(struct sealing *s)
 {
 	struct stat st;
@@ -174,7 +211,7 @@ static int check_input_unchanged(struct sealing *s)
 	if (fstat(s->in_fd, &st))
 		return -errno;
 	if (st.st_size == s->in_st.st_size && !memcmp(&st.st_mtim, &s->in_st.st_mtim, sizeof(st.st_mtim)))
-		return 0;
+		return check_input_ends(s);
 	sits_log(s->ctx, SITS_LOG_ERR, "%s: changed while it was being sealed: try again once nobody writes it", s->in_path);
 	return -ESTALE;
 }

@@ -171,6 +171,23 @@ static int open_named(struct sits_tmpfile *t, mode_t mode)
 	return -EEXIST;
 }
 
+/* Something is there. What is no file is never replaced: root would take /dev/null away from everybody. */
+static int check_existing(struct sits_tmpfile *t, const struct stat *st)
+{
+	int ret;
+
+	if (S_ISREG(st->st_mode) || S_ISLNK(st->st_mode)) {
+		if (t->replace)
+			return 0;
+		sits_log(t->ctx, SITS_LOG_ERR, "%s: exists already", t->path);
+		return -EEXIST;
+	}
+	ret = S_ISDIR(st->st_mode) ? -EISDIR : -EEXIST;
+	sits_log(t->ctx, SITS_LOG_ERR, "%s: is %s, which is not replaced; give another name", t->path,
+		 sits_file_kind(st->st_mode));
+	return ret;
+}
+
 int sits_tmpfile_open(struct sits_ctx *ctx, const char *path, mode_t mode, bool replace, unsigned int flags,
 		      struct sits_tmpfile *t)
 {
@@ -191,13 +208,9 @@ int sits_tmpfile_open(struct sits_ctx *ctx, const char *path, mode_t mode, bool 
 		return ret;
 	}
 	remove_stale_all(t);
-	if (!fstatat(t->dirfd, t->base, &st, AT_SYMLINK_NOFOLLOW)) {
-		ret = S_ISDIR(st.st_mode) ? -EISDIR : replace ? 0 : -EEXIST;
-		if (ret) {
-			sits_log(ctx, SITS_LOG_ERR, "%s: %s", path, ret == -EISDIR ? "is a directory" : "exists already");
-			goto err_close_dir;
-		}
-	}
+	ret = fstatat(t->dirfd, t->base, &st, AT_SYMLINK_NOFOLLOW) ? 0 : check_existing(t, &st);
+	if (ret)
+		goto err_close_dir;
 	ret = flags & SITS_TMPFILE_NAMED ? -EOPNOTSUPP : open_anonymous(t, mode);
 	/* Old kernels and filesystems without O_TMPFILE answer in these ways. */
 	if (ret == -EOPNOTSUPP || ret == -EISDIR || ret == -EINVAL || ret == -ENOENT)

@@ -27,7 +27,8 @@ struct sits_tmpfile {
 
 /**
  * sits_tmpfile_open() - Start a file for @path.
- * @replace: false refuses a path that exists, now (-EEXIST) and at commit; true replaces it at commit
+ * @replace: false refuses a path that exists, now (-EEXIST) and at commit; true replaces it at commit if it is a regular
+ *           file or a symbolic link: a device, pipe or socket is -EEXIST all the same
  * Return: 0, then commit or abort is due; -EEXIST; -EISDIR; -errno. All but -ENOMEM are logged.
  */
 int sits_tmpfile_open(struct sits_ctx *ctx, const char *path, mode_t mode, bool replace, unsigned int flags,

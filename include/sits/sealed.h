@@ -75,9 +75,10 @@ struct sits_sealed_info {
  * struct sits_seal_opts - options of sits_seal().
  * @chunk_bytes: power of two, 4 KiB to 16 MiB; 0 means 1 MiB
  * @threads: 0 means one per core
- * @model_id: UTF-8, under SITS_MODEL_ID_MAX bytes; NULL means the input's base name
+ * @model_id: UTF-8, under SITS_MODEL_ID_MAX bytes, no control characters; NULL means the input's base name,
+ *            made to fit
  * @model_version: what a node's recorded minimum is compared with
- * @force: 1 replaces an existing output file
+ * @force: 1 replaces an existing output: a regular file or a symbolic link
  */
 struct sits_seal_opts {
 	uint32_t size;

@@ -5,6 +5,8 @@
 #include <getopt.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "sits/context.h"
 #include "sits/sealed.h"
@@ -101,6 +103,15 @@ static int parse(int argc, char **argv, struct args *a)
 	return 0;
 }
 
+/* Would OUTPUT, with --force, take the place of the key that it is sealed under? Then nothing could open it. */
+static bool is_key_file(const char *spec, const char *path)
+{
+	struct stat key, out;
+
+	return spec && !strncmp(spec, "file:", 5) && !stat(spec + 5, &key) && !stat(path, &out) &&
+	       key.st_dev == out.st_dev && key.st_ino == out.st_ino;
+}
+
 static int seal(const struct args *a, struct sits_ctx *ctx, const struct sits_key *key)
 {
 	struct sits_sealed_info info;
@@ -134,6 +145,8 @@ static int run(int argc, char **argv)
 		fputs(help, stdout);
 		return 0;
 	}
+	if (is_key_file(a.key, a.out))
+		return tool_usage(CMD, "OUTPUT '%s' is the file of the key: the key would be lost; give another", a.out);
 	/* Also without a bar, signals are noticed there. */
 	a.opts.progress = a.quiet ? tool_progress_quiet : tool_progress;
 	a.opts.progress_arg = (void *)"sealing";

@@ -164,7 +164,11 @@ static void what_is_refused(void **state)
 	assert_int_equal(len, 5000);
 	assert_memory_equal(is, plain, len);
 	free(is);
+	/* What is no file is not replaced either: root would have taken it away from everybody. */
+	refuse(in_dir("plain"), in_dir("fifo"), &o, -EEXIST, "is a pipe");
 	o.force = 0;
+	/* Files whose size says nothing about what they hold. */
+	refuse("/proc/self/status", in_dir("out"), &o, -EINVAL, "does not end there");
 
 	/* An output that exists is left as it is. */
 	write_file(in_dir("out"), "precious", 8, 0600);
@@ -198,9 +202,9 @@ static void what_is_refused(void **state)
 	memset(id, 'm', sizeof(id));
 	id[SITS_MODEL_ID_MAX] = '\0';
 	bad.model_id = id;
-	refuse(in_dir("plain"), in_dir("out"), &bad, -EINVAL, "model id");
+	refuse(in_dir("plain"), in_dir("out"), &bad, -EINVAL, "the model id has 128 bytes, of at most 127");
 	bad.model_id = "escape \033[31m";
-	refuse(in_dir("plain"), in_dir("out"), &bad, -EINVAL, "model id");
+	refuse(in_dir("plain"), in_dir("out"), &bad, -EINVAL, "has control characters: give one without");
 	assert_int_equal(sits_seal(NULL, in_dir("plain"), in_dir("out"), key, NULL), -EINVAL);
 	assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out"), NULL, NULL), -EINVAL);
 
@@ -218,6 +222,52 @@ static void what_is_refused(void **state)
 	unlink(in_dir("soft"));
 	unlink(in_dir("fifo"));
 	free(plain);
+}
+
+/* No name of a file keeps it from being sealed. */
+static void ids_from_names(void **state)
+{
+	static const struct {
+		const char *name, *id;
+	} cases[] = {
+		{ "plain.gguf", "plain.gguf" },
+		{ "two\nlines\t\x1b[31m\x7f.gguf", "two_lines__[31m_.gguf" },
+		{ "\xe4\xb8\xad.gguf", "\xe4\xb8\xad.gguf" },
+	};
+	struct sits_seal_opts o = seal_opts(4096);
+	struct sits_sealed_info info;
+	char name[200], want[200];
+	uint8_t *plain;
+	size_t i, n;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		plain = make_plain(in_dir(cases[i].name), 100);
+		assert_int_equal(sits_seal(ctx, in_dir(cases[i].name), in_dir("out"), key, &o), 0);
+		assert_int_equal(sits_sealed_inspect(ctx, in_dir("out"), key, &info), 0);
+		assert_string_equal(info.model_id, cases[i].id);
+		unlink(in_dir("out"));
+		unlink(in_dir(cases[i].name));
+		free(plain);
+	}
+	/* Cut between characters; of what is no UTF-8, something is left. */
+	for (i = 0; i < 4; i++) {
+		memset(name, 'n', sizeof(name));
+		memset(want, 'n', sizeof(want));
+		for (n = i; i < 3 && n + 3 < sizeof(name); n += 3)
+			memcpy(name + n, "\xe4\xb8\xad", 3);
+		if (i == 3)
+			memset(name, 0x80, sizeof(name));
+		name[sizeof(name) - 1] = '\0';
+		memcpy(want, name, sizeof(name));
+		want[i < 3 ? 127 - (127 - i) % 3 : 123] = '\0';
+		plain = make_plain(in_dir(name), 100);
+		assert_int_equal(sits_seal(ctx, in_dir(name), in_dir("out"), key, &o), 0);
+		assert_int_equal(sits_sealed_inspect(ctx, in_dir("out"), key, &info), 0);
+		assert_string_equal(info.model_id, want);
+		unlink(in_dir("out"));
+		unlink(in_dir(name));
+		free(plain);
+	}
 }
 
 static void replacing_an_output(void **state)
@@ -707,6 +757,7 @@ int main(void)
 		cmocka_unit_test(sizes_around_chunks_and_spans),
 		cmocka_unit_test(fresh_randomness),
 		cmocka_unit_test(what_is_refused),
+		cmocka_unit_test(ids_from_names),
 		cmocka_unit_test(replacing_an_output),
 		cmocka_unit_test(input_that_changes_and_cancelling),
 		cmocka_unit_test(progress_ends_with_all),
