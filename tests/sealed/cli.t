@@ -3,6 +3,8 @@
 """sits key, seal, inspect, verify, rekey as people and scripts use them."""
 import os
 import pty
+import resource
+import signal
 import subprocess
 
 from tap import SITS, Dir, Tap, sits
@@ -94,6 +96,8 @@ with Dir() as d:
             (["seal", "--key", key, "--chunk-size", "32M", plain, out], "32M"),
             (["seal", "--key", key, "--model-version", "-1", plain, out], "-1"),
             (["seal", "--key", key, "--model-version", "1x", plain, out], "1x"),
+            (["seal", "--key", key, "--model-version", "7M", plain, out], "7M"),
+            (["verify", "--key", key, "--min-version", "1K", out], "1K"),
             (["seal", "--key", key, "--threads", "0", plain, out], "'0'"),
             (["verify", "--key", key, "--min-version", "99999999999999999999", out], "99999999999999999999"),
             (["verify", "--key", key], "0 were given"),
@@ -157,6 +161,33 @@ with Dir() as d:
     tap.check("progress is drawn on a terminal", p.returncode == 0 and "verifying" in drawn and "100%" in drawn, repr(drawn))
     tap.check("and wiped at the end", drawn.endswith("\r\x1b[K"), repr(drawn))
     tap.check("and not drawn with --quiet", quiet == "", repr(quiet))
+
+    # A process with keys dumps no core. The bar shows that it is at work.
+    def dumps_core(cmd, wait):
+        main, term = pty.openpty()
+        p = subprocess.Popen(cmd, cwd=d.path, stdout=subprocess.DEVNULL, stderr=term,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (hard, hard)))
+        os.close(term)
+        shown = os.read(main, 100) if wait else b""
+        p.send_signal(signal.SIGABRT)
+        status = os.waitpid(p.pid, 0)[1]
+        p.returncode = -signal.SIGABRT	# it has been waited for
+        os.close(main)
+        for core in d.path.glob("core*"):
+            core.unlink()
+        return os.WIFSIGNALED(status) and os.WCOREDUMP(status), os.WIFSIGNALED(status), shown
+
+    name = "killed at work, it dumps no core"
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    if not dumps_core(["sleep", "1000"], False)[0]:
+        tap.skip(name, "no core dumps here")
+    else:
+        big = d.plain("big", 24 << 20)
+        r = sits("seal", "--quiet", "--key", key2, big, d / "big.sits")
+        core, killed, shown = dumps_core([SITS, "verify", "--threads", "1", "--key", key2, d / "big.sits"], True)
+        tap.check(name, r.rc == 0 and killed and not core and b"verifying" in shown, (r, core, killed, shown))
+        for p in (big, d / "big.sits"):
+            p.unlink()
 
     # Names that would break a terminal or JSON.
     odd = d / "odd\x1b[31m\udcff.gguf"

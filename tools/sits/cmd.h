@@ -48,6 +48,9 @@ int tool_signal(void);
 /** tool_parse_u64() - All of @s as a number, with an optional K, M, G suffix (powers of 1024). */
 bool tool_parse_u64(const char *s, uint64_t *v);
 
+/** tool_parse_number() - The same without a suffix: for what is counted in no unit. */
+bool tool_parse_number(const char *s, uint64_t *v);
+
 /** tool_bytes() - @n with a unit, for people. @buf: 32 bytes. Return: @buf. */
 const char *tool_bytes(uint64_t n, char *buf);
 
@@ -68,6 +71,9 @@ int tool_bad_option(const char *cmd, int c, char **argv);
  * Return: the exit status: 1, or 128 + N where signal N stopped it.
  */
 int tool_fail(const char *cmd, const char *what, int err, bool json);
+
+/** tool_protect() - No core dump, no ptrace by others of the same user. Before keys are in memory. */
+void tool_protect(void);
 
 /** tool_key() - Open the key @spec; NULL is a usage error that names @option. Return: 0, or an exit status after a message. */
 int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const char *spec, bool json,

@@ -62,6 +62,7 @@ static int key_command(const char *spec, bool make, bool json)
 	struct sits_key *key = NULL;
 	int ret, status;
 
+	tool_protect();
 	status = tool_open(CMD, NULL, NULL, &ctx);
 	if (!status && make) {
 		ret = sits_key_create(ctx, spec);

@@ -66,7 +66,7 @@ static int parse(int argc, char **argv, struct args *a)
 			a->opts.model_id = optarg;
 			break;
 		case OPT_VERSION:
-			if (!tool_parse_u64(optarg, &a->opts.model_version) || a->opts.model_version > INT64_MAX)
+			if (!tool_parse_number(optarg, &a->opts.model_version) || a->opts.model_version > INT64_MAX)
 				return tool_usage(CMD, "--model-version '%s' is not a number from 0 to 2^63 - 1", optarg);
 			break;
 		case OPT_CHUNK:
@@ -75,7 +75,7 @@ static int parse(int argc, char **argv, struct args *a)
 			a->opts.chunk_bytes = (uint32_t)v;
 			break;
 		case OPT_THREADS:
-			if (!tool_parse_u64(optarg, &v) || !v || v > 256)
+			if (!tool_parse_number(optarg, &v) || !v || v > 256)
 				return tool_usage(CMD, "--threads '%s' is not a number from 1 to 256", optarg);
 			a->opts.threads = (uint32_t)v;
 			break;

@@ -58,7 +58,7 @@ static int parse(int argc, char **argv, struct args *a)
 			a->key = optarg;
 			break;
 		case OPT_MIN:
-			if (!tool_parse_u64(optarg, &a->opts.min_version))
+			if (!tool_parse_number(optarg, &a->opts.min_version))
 				return tool_usage(CMD, "--min-version '%s' is not a number", optarg);
 			break;
 		case OPT_ECB:
@@ -68,7 +68,7 @@ static int parse(int argc, char **argv, struct args *a)
 			a->opts.flags |= SITS_LOAD_BUFFERED;
 			break;
 		case OPT_THREADS:
-			if (!tool_parse_u64(optarg, &v) || !v || v > 256)
+			if (!tool_parse_number(optarg, &v) || !v || v > 256)
 				return tool_usage(CMD, "--threads '%s' is not a number from 1 to 256", optarg);
 			a->opts.threads = (uint32_t)v;
 			break;

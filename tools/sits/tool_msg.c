@@ -129,6 +129,7 @@ int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const ch
 
 	if (!spec)
 		return tool_usage(cmd, "%s is required, for example: %s file:/etc/sits/model.key", option, option);
+	tool_protect();
 	ret = sits_key_open(ctx, spec, key);
 	/* The spec is not repeated: it may be a key that somebody gave in place of where it is. */
 	return ret ? tool_fail(cmd, option, ret, json) : 0;

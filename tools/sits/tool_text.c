@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tools/sits/cmd.h"
 
@@ -32,6 +33,11 @@ bool tool_parse_u64(const char *s, uint64_t *v)
 		return false;
 	*v = n;
 	return true;
+}
+
+bool tool_parse_number(const char *s, uint64_t *v)
+{
+	return isdigit((unsigned char)*s) && isdigit((unsigned char)s[strlen(s) - 1]) && tool_parse_u64(s, v);
 }
 
 const char *tool_bytes(uint64_t n, char *buf)
