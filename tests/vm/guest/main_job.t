@@ -41,9 +41,9 @@ check "a key is made" '"$sits" key new "file:$dir/key"'
 check "a model is sealed" \
 	'"$sits" seal --key "file:$dir/key" --model-id tiny --model-version 3 tiny.gguf "$dir/tiny.sits"'
 check "what was sealed verifies" '"$sits" verify --key "file:$dir/key" "$dir/tiny.sits"'
-check "a copy with one byte changed does not" \
+check "a copy with a few bytes changed does not" \
 	'cp "$dir/tiny.sits" "$dir/bad.sits" &&
-	 printf "\001" | dd of="$dir/bad.sits" bs=1 seek=40000 conv=notrunc && ! cmp "$dir/tiny.sits" "$dir/bad.sits" &&
+	 printf changed | dd of="$dir/bad.sits" bs=1 seek=40000 conv=notrunc && ! cmp "$dir/tiny.sits" "$dir/bad.sits" &&
 	 ! "$sits" verify --key "file:$dir/key" "$dir/bad.sits"'
 
 for provider in ${SITS_TEST_PROVIDERS:-user}; do
