@@ -9,6 +9,7 @@
 #include "daemon/engine/sampler.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -167,6 +168,12 @@ static int alloc_once(void *array, size_t nr, size_t size)
 	return *p ? 0 : -ENOMEM;
 }
 
+/* A penalised logit stays finite: no request, however odd, may look like a model that is broken. */
+static float bounded(float v, float logit)
+{
+	return isfinite(logit) ? fmaxf(-FLT_MAX, fminf(v, FLT_MAX)) : v;
+}
+
 /* Into s->logits. Each token seen is treated once; the counts are then cleared the same way. */
 static int penalise(struct sits_sampler *s, const float *logits, const int32_t *hist, size_t nr)
 {
@@ -189,7 +196,7 @@ static int penalise(struct sits_sampler *s, const float *logits, const int32_t *
 		c = s->count[hist[i]];
 		s->count[hist[i]] = 0;
 		l = &s->logits[hist[i]];
-		*l = *l > 0 ? *l / o->repeat_penalty : *l * o->repeat_penalty;
+		*l = bounded(*l > 0 ? *l / o->repeat_penalty : *l * o->repeat_penalty, *l);
 		*l -= c * o->frequency_penalty + o->presence_penalty;
 	}
 	return 0;

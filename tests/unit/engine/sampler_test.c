@@ -3,6 +3,7 @@
  * sampler_test.c - each stage against a plain computation of the distribution, draws against it.
  */
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -376,6 +377,37 @@ static void bad_parameters_are_refused(void **state)
 	sits_sampler_destroy(NULL);
 }
 
+/* What a request asks for is never taken for a model that gives nonsense. */
+static void extreme_penalties_stay_defined(void **state)
+{
+	static const float repeat[] = { FLT_MIN, 1e-38f, 0.5f, 1e38f, FLT_MAX };
+	struct sits_sampling o = plain;
+	struct sits_sampler *s;
+	int32_t hist[V];
+	float l[V];
+	size_t i, k;
+
+	for (i = 0; i < V; i++)
+		hist[i] = (int32_t)i;
+	fill(l, V, 3, 10.0f);
+	for (i = 0; i < sizeof(repeat) / sizeof(repeat[0]); i++) {
+		for (k = 0; k < 4; k++) {
+			o.repeat_penalty = repeat[i];
+			o.temperature = k & 1 ? 1 : 0;
+			o.frequency_penalty = k & 2 ? -2 : 2;
+			s = make(&o, V);
+			assert_in_range(sits_sampler_draw(s, l, hist, V), 0, V - 1);
+			assert_in_range(sits_sampler_draw(s, l, hist, V / 2), 0, V - 1);
+			sits_sampler_destroy(s);
+		}
+	}
+	/* A logit of the model's own that is not finite is still found. */
+	l[V / 2] = INFINITY;
+	s = make(&o, V);
+	assert_int_equal(sits_sampler_draw(s, l, hist, V), -EDOM);
+	sits_sampler_destroy(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +418,7 @@ int main(void)
 		cmocka_unit_test(a_seed_stands_for_one_sequence),
 		cmocka_unit_test(values_that_are_not_finite_are_reported),
 		cmocka_unit_test(extreme_temperatures_stay_defined),
+		cmocka_unit_test(extreme_penalties_stay_defined),
 		cmocka_unit_test(history_outside_of_the_vocabulary_is_ignored),
 		cmocka_unit_test(bad_parameters_are_refused),
 	};
