@@ -139,6 +139,10 @@ static void report(struct reporter *r, size_t line, const char *key, const char 
 	if (line)
 		snprintf(pos, sizeof(pos), ":%zu", line);
 	snprintf(msg, sizeof(msg), "%.400s%s: %s%s%s", r->where, pos, key ? key : "", key ? ": " : "", what);
+	/* It quotes the file, and may go to a terminal. */
+	for (char *p = msg; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
 	r->fn(r->arg, msg);
 }
 

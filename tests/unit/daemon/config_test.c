@@ -197,6 +197,24 @@ static void key_bytes_in_place_of_a_spec_are_not_repeated(void **state)
 	sits_config_fini(&c);
 }
 
+/* A message may go to a terminal, and quotes the file. */
+static void control_characters_are_not_repeated(void **state)
+{
+	static const char *const text[] = {
+		"provider: \"\\x1b[31m\"\n", "queue: {name: \"a\\x07\"}\n", "\"\\x1b]0;x\\x07\": 1\n", "drain_timeout: \"5\\x7f\\n\"\n",
+	};
+	struct sits_config c;
+	struct heard h;
+
+	for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
+		assert_int_not_equal(load(&c, text[i], &h), 0);
+		assert_int_equal(h.nr, 1);
+		for (const char *p = h.line[0]; *p; p++)
+			assert_true((unsigned char)*p >= 0x20 && *p != 0x7f);
+		sits_config_fini(&c);
+	}
+}
+
 static void contradictions_are_found(void **state)
 {
 	struct sits_config c;
@@ -359,6 +377,7 @@ int main(void)
 		cmocka_unit_test(key_bytes_in_place_of_a_spec_are_not_repeated),
 		cmocka_unit_test(contradictions_are_found),
 		cmocka_unit_test(options_override),
+		cmocka_unit_test(control_characters_are_not_repeated),
 		cmocka_unit_test(printed_form_loads_to_the_same),
 		cmocka_unit_test(reload_takes_what_it_may),
 		cmocka_unit_test(files_that_cannot_be_read_are_named),
