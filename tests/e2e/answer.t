@@ -137,7 +137,7 @@ def wrong_usage_is_told_apart(place):
     for args, words in (
             (("--temp", "x", "a"), "--temp"), (("--temp", "-1", "a"), "temperature"), (("--top-p", "0", "a"), "top_p"),
             (("--min-p", "1", "a"), "min_p"), (("--repeat-penalty", "0", "a"), "repeat_penalty"), (("-n", "-1", "a"), "--max-tokens"),
-            (("--stop", "", "a"), "stop"), (("--stop", "y" * 257, "a"), "stop"), (("--class", "vip", "a"), "--class"),
+            (("--stop", "", "a"), "--stop"), (("--stop", "y" * 257, "a"), "--stop"), (("--class", "vip", "a"), "--class"),
             (("--seed", "x", "a"), "--seed"), (("--timeout", "0", "a"), "--timeout"), (("a", "b"), "one prompt"),
             (("--no-such", "a"), "--no-such"), (("--raw", "--system", "s", "a"), "--raw"), (("--provider", "x", "a"), "provider"),
     ):

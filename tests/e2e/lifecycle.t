@@ -283,6 +283,22 @@ def it_serves_as_an_ordinary_user(place):
         os.chown(place.path(name), 0, 0)
 
 
+def shortest_timeout_is_not_none(place):
+    d = Daemon(place, place.tiny())
+    p = d.run("--timeout", "1e-12", *ENDLESS, timeout=PATIENCE)
+    assert p.returncode == 1 and "--timeout" in p.stderr, p
+    d.stop()
+
+
+def stuck_daemon_is_told_apart(place):
+    d = Daemon(place, place.tiny())
+    d.signal(signal.SIGSTOP)
+    p = d.run("--raw", "-n", "1", "x", timeout=PATIENCE)
+    d.signal(signal.SIGCONT)
+    assert p.returncode == 1 and "it is stuck, or overloaded" in p.stderr and p.stderr.count("queue 'infer'") == 1, p
+    d.stop()
+
+
 def mode_bits_of_the_queue_decide_who_connects(place):
     if os.geteuid():
         raise Skip("needs root to be two users")
@@ -301,4 +317,4 @@ run_tests(options_are_checked, check_names_file_line_and_key, wrong_key_is_refus
           drain_timeout_ends_what_takes_longer, second_term_ends_it_at_once, term_while_loading_ends_well,
           hup_takes_over_what_it_can, hup_with_a_broken_file_changes_nothing, hup_while_serving_harms_no_request,
           log_is_json_where_asked, requests_beyond_the_bound_are_refused_as_busy, it_serves_as_an_ordinary_user,
-          mode_bits_of_the_queue_decide_who_connects)
+          mode_bits_of_the_queue_decide_who_connects, shortest_timeout_is_not_none, stuck_daemon_is_told_apart)

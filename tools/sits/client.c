@@ -64,7 +64,10 @@ const char *client_open_words(struct sits_ctx *ctx, const char *queue, int err, 
 		snprintf(buf, len, "'%s' is not a queue name", queue);
 		break;
 	default:
-		snprintf(buf, len, "queue '%s' in %s: %s", queue, dir, last_error[0] ? last_error : strerror(-err));
+		if (last_error[0])	/* it names the queue */
+			snprintf(buf, len, "%s", last_error);
+		else
+			snprintf(buf, len, "queue '%s' in %s: %s", queue, dir, strerror(-err));
 	}
 	return buf;
 }

@@ -28,6 +28,7 @@
 
 #define CMD "run"
 #define MAX_STOPS	16
+#define MAX_STOP_BYTES	256
 #define CANCEL_WAIT_NS	1000000000u	/* for the daemon to confirm a cancel */
 #define INFO_WAIT_MS	2000
 #define REPLACEMENT	"\xef\xbf\xbd"	/* U+FFFD */
@@ -231,6 +232,8 @@ static int add_stop(struct options *o, const char *s)
 {
 	if (o->nr_stop == MAX_STOPS)
 		return tool_usage(CMD, "--stop: more than %d", MAX_STOPS);
+	if (!*s || strlen(s) > MAX_STOP_BYTES)
+		return tool_usage(CMD, "--stop: has %zu bytes; 1 to %d are possible", strlen(s), MAX_STOP_BYTES);
 	o->stop[o->nr_stop++] = s;
 	return 0;
 }
@@ -449,7 +452,7 @@ static int build_request(struct run *r, const char *arg)
 
 static int submit(struct run *r)
 {
-	uint64_t timeout_ns = (uint64_t)(r->o.timeout_s * 1e9);
+	uint64_t timeout_ns = (uint64_t)ceil(r->o.timeout_s * 1e9);	/* not 0, which is never */
 	const void *bytes;
 	char why[512];
 	size_t len;
