@@ -173,7 +173,7 @@ static int sits_import_pin_slot(struct sits_region *region, unsigned long i, uns
 	struct page **pages;
 	int ret;
 
-	pages = kcalloc(n, sizeof(*pages), GFP_KERNEL_ACCOUNT);
+	pages = kcalloc(n, sizeof(*pages), SITS_GFP);
 	if (!pages)
 		return -ENOMEM;
 	region->slots[i].small = pages;

@@ -87,7 +87,7 @@ static void sits_region_uncharge(struct sits_region *region)
 
 static struct page *sits_alloc_pages(int node, unsigned int order, gfp_t effort)
 {
-	/* Rather no memory than the OOM killer's choice: hence an effort that may fail. */
+	/* @effort is one that may fail, see SITS_GFP. */
 	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | effort;
 
 	if (order)
@@ -100,7 +100,7 @@ static int sits_slot_fill_small(struct sits_region *region, unsigned long i, int
 	unsigned long n = sits_slot_pages(region, i), k;
 	struct sits_slot *slot = &region->slots[i];
 
-	slot->small = kcalloc(n, sizeof(*slot->small), GFP_KERNEL_ACCOUNT);
+	slot->small = kcalloc(n, sizeof(*slot->small), SITS_GFP);
 	if (!slot->small)
 		return -ENOMEM;
 	for (k = 0; k < n; k++) {
@@ -214,7 +214,7 @@ struct sits_region *sits_region_alloc(u32 kind, const u8 *name)
 	static atomic64_t last_id;
 	struct sits_region *region;
 
-	region = kzalloc(sizeof(*region), GFP_KERNEL_ACCOUNT);
+	region = kzalloc(sizeof(*region), SITS_GFP);
 	if (!region)
 		return ERR_PTR(-ENOMEM);
 	region->id = atomic64_inc_return(&last_id);
@@ -254,7 +254,7 @@ int sits_region_set_size(struct sits_region *region, unsigned long nr_pages)
 	ret = sits_region_charge(region);
 	if (ret)
 		return ret;
-	region->slots = kvcalloc(region->nr_slots, sizeof(*region->slots), GFP_KERNEL_ACCOUNT);
+	region->slots = kvcalloc(region->nr_slots, sizeof(*region->slots), SITS_GFP);
 	return region->slots ? 0 : -ENOMEM;
 }
 

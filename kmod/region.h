@@ -5,6 +5,7 @@
 #ifndef SITS_REGION_H
 #define SITS_REGION_H
 
+#include <linux/gfp.h>
 #include <linux/list.h>
 #include <linux/minmax.h>
 #include <linux/mm_types.h>
@@ -21,6 +22,9 @@ struct file;
 #define SITS_HUGE_ORDER		(SITS_HUGE_SHIFT - PAGE_SHIFT)
 #define SITS_HUGE_BYTES		(1ul << SITS_HUGE_SHIFT)
 #define SITS_SLOT_PAGES		(1ul << SITS_HUGE_ORDER)
+
+/* For what grows with a region: rather no memory than the OOM killer's choice. */
+#define SITS_GFP		(GFP_KERNEL_ACCOUNT | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
 
 /* 2 MiB of a region: one compound page, or as many small ones as it takes. */
 struct sits_slot {
