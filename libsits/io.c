@@ -49,6 +49,21 @@ int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
+int sits_copy_owner(int fd, const struct stat *st, mode_t mask)
+{
+	int partly = 0;
+
+	if (fchown(fd, st->st_uid, st->st_gid)) {
+		if (errno != EPERM)
+			return -errno;
+		/* Who does not own the file may still be in its group. */
+		partly = 1;
+		if (fchown(fd, (uid_t)-1, st->st_gid) && errno != EPERM)
+			return -errno;
+	}
+	return fchmod(fd, st->st_mode & mask) ? -errno : partly;
+}
+
 const char *sits_file_kind(mode_t mode)
 {
 	return S_ISDIR(mode) ? "a directory" : S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : S_ISFIFO(mode) ? "a pipe" :

@@ -18,6 +18,12 @@ int sits_pread_all(int fd, void *buf, size_t len, uint64_t off);
 /** sits_pwrite_all() - Return: 0; -errno. */
 int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off);
 
+/**
+ * sits_copy_owner() - Give the file @fd the owner, the group and the mode (those bits that are in @mask) of another.
+ * Return: 0; 1 where the caller may not give away owner or group, and the rest is done; -errno.
+ */
+int sits_copy_owner(int fd, const struct stat *st, mode_t mask);
+
 /** sits_file_kind() - "a directory", "a device" and so on, for messages. */
 const char *sits_file_kind(mode_t mode);
 

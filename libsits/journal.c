@@ -97,21 +97,24 @@ int sits_journal_write(struct sits_ctx *ctx, const char *path, const struct sits
 	struct sits_tmpfile t;
 	char name[PATH_MAX];
 	struct image im;
+	struct stat st;
 	int ret;
 
 	ret = journal_path(path, name);
 	if (ret) {
-		sits_log(ctx, SITS_LOG_ERR, "%s: can't name a journal beside it: %s", path, strerror(-ret));
+		sits_log(ctx, SITS_LOG_ERR, "%s: can't name a journal beside it: %s; give it a shorter name", path, strerror(-ret));
 		return ret;
 	}
 	memcpy(im.magic, MAGIC, MAGIC_LEN);
 	im.pages = *j;
 	image_digest(&im, im.digest);
-	/* Readable like the file's header itself: it holds wrapped keys, no keys. */
-	ret = sits_tmpfile_open(ctx, name, 0644, true, 0, &t);
+	ret = sits_tmpfile_open(ctx, name, 0600, true, 0, &t);
 	if (ret)
 		return ret;
-	ret = sits_pwrite_all(t.fd, &im, sizeof(im), 0);
+	/* Who reads the file must be able to read this, whatever the umask, and nobody else. It holds wrapped keys, no keys. */
+	ret = stat(path, &st) ? -errno : sits_copy_owner(t.fd, &st, 0666);
+	if (ret >= 0)
+		ret = sits_pwrite_all(t.fd, &im, sizeof(im), 0);
 	if (ret) {
 		sits_log(ctx, SITS_LOG_ERR, "%s: can't write: %s", name, strerror(-ret));
 		sits_tmpfile_abort(&t);

@@ -19,9 +19,9 @@
 #include "crypto/sealed.h"
 #include "libsits/internal.h"
 #include "libsits/io.h"
-#include "libsits/journal.h"
 #include "libsits/key.h"
 #include "libsits/pump.h"
+#include "libsits/rekey.h"
 #include "libsits/secret.h"
 #include "libsits/source.h"
 #include "libsits/tmpfile.h"
@@ -274,13 +274,15 @@ static int seal_chunks(struct sealing *s, const struct sits_seal_opts *o)
 static int keep_owner(struct sealing *s)
 {
 	const struct stat *st = &s->from->st;
-	int ret;
+	int ret = sits_copy_owner(s->out.fd, st, 0777);
 
-	if (fchown(s->out.fd, st->st_uid, st->st_gid) && errno != EPERM)
-		return -errno;
-	ret = fchmod(s->out.fd, st->st_mode & 0777) ? -errno : 0;
+	if (ret > 0) {
+		sits_log(s->ctx, SITS_LOG_WARN, "%s: was of user %u and group %u, which can't be kept: it is yours now, with the mode that it had",
+			 s->out_path, (unsigned int)st->st_uid, (unsigned int)st->st_gid);
+		return 0;
+	}
 	if (ret)
-		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't set its mode: %s", s->out_path, strerror(-ret));
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't set its owner and mode: %s", s->out_path, strerror(-ret));
 	return ret;
 }
 
@@ -299,6 +301,9 @@ static int write_output(struct sealing *s, const struct sits_seal_opts *o)
 	ret = seal_chunks(s, o);
 	if (ret)
 		return ret;
+	/* This may take long, and the input may change meanwhile: look at it last. */
+	if (fsync(s->out.fd))
+		return no_space(s, -errno);
 	return check_input_unchanged(s);
 }
 
@@ -352,6 +357,17 @@ int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,
 	return ret;
 }
 
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static int log_replaced(const struct sits_source *src)
+{
+	sits_log(src->ctx, SITS_LOG_ERR, "%s: another file was put in its place: try again", src->path);
+	return -EBUSY;
+}
+
 /* Seal what @src holds to its own path, as what it was but for the keys. */
 static int reseal_opened(struct sits_source *src, const struct sits_key *new_key, const struct sits_load_opts *lo)
 {
@@ -366,15 +382,18 @@ static int reseal_opened(struct sits_source *src, const struct sits_key *new_key
 	};
 	char real[PATH_MAX];
 	struct sealing *s;
+	struct stat st;
 	void *mem;
 	int ret;
 
 	/* A symbolic link stays one. */
-	if (!realpath(src->path, real)) {
+	if (!realpath(src->path, real) || stat(real, &st)) {
 		ret = -errno;
 		sits_log(src->ctx, SITS_LOG_ERR, "%s: %s", src->path, strerror(-ret));
 		return ret;
 	}
+	if (!same_file(&st, &src->st))
+		return log_replaced(src);
 	ret = sits_secret_alloc(src->ctx, sizeof(*s), &mem);
 	if (ret)
 		return ret;
@@ -385,8 +404,6 @@ static int reseal_opened(struct sits_source *src, const struct sits_key *new_key
 	s->in_fd = src->fd;
 	s->from = src;
 	ret = seal_opened(s, new_key, src->hdr.plain_bytes, &o);
-	if (!ret)	/* of a rekey that was cut short, of the file that is no more */
-		ret = sits_journal_remove(src->ctx, real);
 	sits_secret_free(s, sizeof(*s));
 	return ret;
 }
@@ -396,7 +413,8 @@ int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits
 {
 	struct sits_source src;
 	struct sits_load_opts o;
-	int ret;
+	struct stat locked;
+	int ret, lock;
 
 	if (!ctx || !path || !old_key || !new_key)
 		return -EINVAL;
@@ -404,12 +422,20 @@ int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits
 	if (ret)
 		return ret;
 	o.flags &= ~SITS_LOAD_ALLOW_ECB;	/* nothing vouches for its bytes: they must not become authentic */
+	/* Else a rekey at the same time would be undone after it had succeeded. */
+	lock = sits_sealed_lock(ctx, path, old_key, new_key);
+	if (lock < 0)
+		return lock;
 	ret = sits_source_open(ctx, path, old_key, SITS_SOURCE_TAGS, &src);
 	if (ret)
-		return ret;
-	ret = sits_source_allowed(&src, &o);
+		goto out_unlock;
+	ret = fstat(lock, &locked) ? -errno : same_file(&locked, &src.st) ? 0 : log_replaced(&src);
+	if (!ret)
+		ret = sits_source_allowed(&src, &o);
 	if (!ret)
 		ret = reseal_opened(&src, new_key, &o);
 	sits_source_close(&src);
+out_unlock:
+	close(lock);
 	return ret;
 }

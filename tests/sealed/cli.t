@@ -76,6 +76,30 @@ with Dir() as d:
     r = sits("verify", "--key", key2, out)
     tap.check("and it verifies", r.rc == 0, r)
 
+    # Resealed by one who may not give the new file to its owner: it stays in the group, and that is said.
+    name = "rekey --reseal keeps the group where it can't keep the owner, and says so"
+    other = {"user": 65534, "group": 65534, "extra_groups": [4321]}
+    try:
+        os.chmod(d.path, 0o777)
+        probe = subprocess.run([SITS, "--version"], stdout=subprocess.DEVNULL, **other).returncode
+    except (OSError, PermissionError) as e:
+        probe = e
+    if probe != 0:
+        tap.skip(name, f"can't run the command as another user: {probe}")
+    else:
+        k, shared = f"file:{d / 'other.key'}", d / "shared.sits"
+        sits("key", "new", k, **other)
+        r2 = sits("seal", "--quiet", "--key", k, plain, shared, **other)
+        os.chown(shared, 0, 4321)
+        shared.chmod(0o640)
+        r = sits("rekey", "--quiet", "--reseal", "--key", k, "--new-key", k, shared, **other)
+        st = shared.stat()
+        tap.check(name, r.rc == 0 and (st.st_uid, st.st_gid, st.st_mode & 0o7777) == (65534, 4321, 0o640) and
+                  "was of user 0 and group 4321" in r.err, f"{r2} {r} {st}")
+        for p in (shared, d / "other.key"):
+            p.unlink()
+    os.chmod(d.path, 0o700)
+
     for cmd in ("seal", "verify", "inspect", "rekey", "key"):
         r = sits(cmd, "--help")
         tap.check(f"{cmd} --help", r.rc == 0 and r.out.startswith(f"usage: sits {cmd}") and r.err == "", r)

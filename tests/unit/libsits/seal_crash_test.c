@@ -292,6 +292,57 @@ static void rekeying_killed_anywhere(void **state)
 	free(sealed);
 }
 
+static int child_reseal(void)
+{
+	struct sits_load_opts o = { .size = sizeof(o), .threads = 1 };
+	struct sits_key *a = NULL, *b = NULL;
+	int ret = sits_key_open(ctx, old_spec, &a);
+
+	if (!ret)
+		ret = sits_key_open(ctx, new_spec, &b);
+	if (!ret)
+		ret = sits_sealed_reseal(ctx, in_dir("m.sits"), a, b, &o);
+	sits_key_close(a);
+	sits_key_close(b);
+	return ret;
+}
+
+static void resealing_killed_anywhere(void **state)
+{
+	unsigned int n, files, old_left = 0, new_left = 0;
+	bool killed = true;
+	uint8_t *sealed;
+	size_t len;
+
+	need_ptrace();
+	force = 1;
+	assert_int_equal(seal_again(old_key), 0);
+	assert_int_equal(rename(in_dir("out"), in_dir("m.sits")), 0);
+	sealed = read_file(in_dir("m.sits"), &len);
+	files = count_files();
+	for (n = 1; killed; n++) {
+		assert_true(n < STOPS_MAX);
+		killed = run_killed(child_reseal, n);
+		log_clear();
+		if (opens(old_key)) {
+			old_left++;
+			if (sits_sealed_reseal(ctx, in_dir("m.sits"), old_key, new_key, NULL))
+				fail_msg("the reseal after it failed: %s", test_log);
+		} else if (opens(new_key)) {
+			new_left++;
+		} else {
+			fail_msg("killed at stop %u, the file is under neither key: %s", n, test_log);
+		}
+		assert_true(opens(new_key));
+		assert_int_equal(count_files(), files);
+		write_file(in_dir("m.sits"), sealed, len, 0600);
+	}
+	print_message("# resealing: killed at %u points; %u times the file was under the old key, %u times under the new\n",
+		      n - 2, old_left, new_left);
+	assert_true(old_left > 50 && new_left > 1);
+	free(sealed);
+}
+
 /* Power failed in the middle of the page: any sector may be old or new. */
 static void half_written_headers(void **state)
 {
@@ -333,6 +384,83 @@ static void half_written_headers(void **state)
 	}
 	free(sealed);
 	free(rekeyed);
+}
+
+/* A rekey from a to b was cut short in the page, and the file is to go on to a third key. */
+static void half_written_headers_and_other_keys(void **state)
+{
+	struct sits_key *third = make_key("third.key"), *fourth = make_key("fourth.key");
+	uint8_t *sealed, *rekeyed, page[4096], *is;
+	struct sits_journal j;
+	unsigned int files, how;
+	size_t len, len2;
+
+	force = 1;
+	assert_int_equal(seal_again(old_key), 0);
+	assert_int_equal(rename(in_dir("out"), in_dir("m.sits")), 0);
+	files = count_files();
+	sealed = read_file(in_dir("m.sits"), &len);
+	assert_int_equal(sits_sealed_rekey(ctx, in_dir("m.sits"), old_key, new_key), 0);
+	rekeyed = read_file(in_dir("m.sits"), &len);
+	memcpy(j.old_page, sealed, 4096);
+	memcpy(j.new_page, rekeyed, 4096);
+	memcpy(page, rekeyed, 4096);
+	memcpy(page, sealed, 512);
+	for (how = 0; how < 4; how++) {
+		const struct sits_key *from = how & 1 ? new_key : old_key;
+
+		patch_file(in_dir("m.sits"), 0, page, 4096);
+		assert_int_equal(sits_journal_write(ctx, in_dir("m.sits"), &j), 0);
+		assert_true(opens(from));
+		/* Keys that have nothing to do with it change nothing, and the right ones are named. */
+		log_clear();
+		assert_int_equal(how & 2 ? sits_sealed_reseal(ctx, in_dir("m.sits"), third, fourth, NULL) :
+				 sits_sealed_rekey(ctx, in_dir("m.sits"), third, fourth), -ENOKEY);
+		assert_logged("was cut short; give one of these");
+		is = read_file(in_dir("m.sits"), &len2);
+		assert_memory_equal(is, page, 4096);
+		free(is);
+		assert_int_equal(count_files(), files + 1);
+
+		log_clear();
+		if (how & 2 ? sits_sealed_reseal(ctx, in_dir("m.sits"), from, third, NULL) :
+		    sits_sealed_rekey(ctx, in_dir("m.sits"), from, third))
+			fail_msg("from the %s key: %s", how & 1 ? "new" : "old", test_log);
+		assert_true(opens(third));
+		assert_false(opens(old_key) || opens(new_key));
+		assert_int_equal(count_files(), files);
+		write_file(in_dir("m.sits"), sealed, len, 0600);
+	}
+	free(sealed);
+	free(rekeyed);
+	sits_key_close(third);
+	sits_key_close(fourth);
+}
+
+/* Who can read the file can read the journal, and nobody else. */
+static void modes_of_journals(void **state)
+{
+	static const mode_t modes[] = { 0600, 0640, 0644, 0755 };
+	struct sits_journal j = { 0 };
+	mode_t before = umask(077);
+	struct stat st;
+	char name[128];
+	size_t i;
+
+	force = 1;
+	assert_int_equal(seal_again(old_key), 0);
+	snprintf(name, sizeof(name), "%s/.out.sits-rekey", test_dir);
+	for (i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
+		assert_int_equal(chmod(in_dir("out"), modes[i]), 0);
+		assert_true(geteuid() || !chown(in_dir("out"), 1234, 4321));
+		assert_int_equal(sits_journal_write(ctx, in_dir("out"), &j), 0);
+		assert_int_equal(stat(name, &st), 0);
+		assert_int_equal(st.st_mode & 07777, modes[i] & 0666);
+		assert_true(geteuid() || (st.st_uid == 1234 && st.st_gid == 4321));
+		assert_int_equal(sits_journal_remove(ctx, in_dir("out")), 0);
+	}
+	umask(before);
+	unlink(in_dir("out"));
 }
 
 /* A journal that does not belong here must change nothing. */
@@ -428,6 +556,10 @@ static void rekeying_refused(void **state)
 	log_clear();
 	assert_int_equal(sits_sealed_rekey(ctx, in_dir("m.sits"), old_key, new_key), -EBUSY);
 	assert_logged("another process");
+	/* Nor does a reseal take its place: what the rekey did would be undone. */
+	log_clear();
+	assert_int_equal(sits_sealed_reseal(ctx, in_dir("m.sits"), old_key, new_key, NULL), -EBUSY);
+	assert_logged("another process");
 	close(fd);
 	assert_int_equal(count_files(), files);
 	/* The same key again is a fresh wrap. */
@@ -447,7 +579,10 @@ int main(void)
 		cmocka_unit_test(sealing_killed_anywhere),
 		cmocka_unit_test(named_temporary_file_killed_anywhere),
 		cmocka_unit_test(rekeying_killed_anywhere),
+		cmocka_unit_test(resealing_killed_anywhere),
 		cmocka_unit_test(half_written_headers),
+		cmocka_unit_test(half_written_headers_and_other_keys),
+		cmocka_unit_test(modes_of_journals),
 		cmocka_unit_test(foreign_journals),
 		cmocka_unit_test(rekeying_refused),
 	};
