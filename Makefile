@@ -94,14 +94,20 @@ bench:
 	@tests/bench/run $(if $(BENCH),--bench "$(BENCH)") --build "$(O)"
 
 PREFIX ?= /usr/local
-install: all install-libsits
+install: all install-libsits install-service
 	install -D -m 0755 $(O)/sits $(DESTDIR)$(PREFIX)/bin/sits
 	install -D -m 0755 $(O)/sitsd $(DESTDIR)$(PREFIX)/sbin/sitsd
-	install -D -m 0644 packaging/sitsd.service $(DESTDIR)$(PREFIX)/lib/systemd/system/sitsd.service
-	install -D -m 0644 packaging/sitsd.yaml $(DESTDIR)$(PREFIX)/share/sits/sitsd.yaml
 	for m in man/*.[1578]; do \
 		install -D -m 0644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; \
 	done
+
+# The unit names the daemon where it is installed.
+.PHONY: install-service
+install-service:
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed -e 's|/usr/sbin/sitsd|$(PREFIX)/sbin/sitsd|' packaging/sitsd.service >$(DESTDIR)$(PREFIX)/lib/systemd/system/sitsd.service
+	chmod 0644 $(DESTDIR)$(PREFIX)/lib/systemd/system/sitsd.service
+	install -D -m 0644 packaging/sitsd.yaml $(DESTDIR)$(PREFIX)/share/sits/sitsd.yaml
 
 clean:
 	$(Q)rm -rf build

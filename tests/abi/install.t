@@ -12,7 +12,7 @@ if nm "$BUILD/libsits.a" 2>/dev/null | grep -q __asan_; then
 	echo "1..0 # SKIP the library in $BUILD was built with a sanitizer"
 	exit 0
 fi
-echo 1..10
+echo 1..12
 n=0
 check() {	# name command...
 	local name=$1
@@ -80,3 +80,5 @@ check "it runs" env LD_LIBRARY_PATH="$prefix/lib" "$tmp/shared" "$tmp"
 check "it needs the soname" sh -c "readelf -d $tmp/shared | grep -q 'libsits.so.0'"
 check "a static client builds" sh -c "gcc -Wall -Werror -o $tmp/static $tmp/client.c \$(pkg-config --cflags libsits) $prefix/lib/libsits.a \$(pkg-config --libs --static libsits | sed 's/-lsits//')"
 check "it runs too" "$tmp/static" "$tmp"
+check "the service is installed" make -s O="$BUILD" PREFIX="$prefix" install-service
+check "its unit starts the daemon that is installed" grep -qx "ExecStart=$prefix/sbin/sitsd --config .*" "$prefix/lib/systemd/system/sitsd.service"
