@@ -290,6 +290,16 @@ def shortest_timeout_is_not_none(place):
     d.stop()
 
 
+def empty_input_is_no_prompt(place):
+    d = Daemon(place, place.tiny())
+    for text in "", "\n":
+        p = d.run("-n", "1", "-", input=text)
+        assert p.returncode == 2 and "standard input is empty" in p.stderr and not p.stdout, p
+    assert d.run("--raw", "-n", "1", "-", input="").returncode == 0  # where a text starts
+    assert d.run("-n", "1", "").returncode == 0
+    d.stop()
+
+
 def stuck_daemon_is_told_apart(place):
     d = Daemon(place, place.tiny())
     d.signal(signal.SIGSTOP)
@@ -317,4 +327,5 @@ run_tests(options_are_checked, check_names_file_line_and_key, wrong_key_is_refus
           drain_timeout_ends_what_takes_longer, second_term_ends_it_at_once, term_while_loading_ends_well,
           hup_takes_over_what_it_can, hup_with_a_broken_file_changes_nothing, hup_while_serving_harms_no_request,
           log_is_json_where_asked, requests_beyond_the_bound_are_refused_as_busy, it_serves_as_an_ordinary_user,
-          mode_bits_of_the_queue_decide_who_connects, shortest_timeout_is_not_none, stuck_daemon_is_told_apart)
+          mode_bits_of_the_queue_decide_who_connects, shortest_timeout_is_not_none, empty_input_is_no_prompt,
+          stuck_daemon_is_told_apart)

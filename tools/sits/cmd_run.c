@@ -415,6 +415,9 @@ static int add_prompt(struct run *r, const char *arg)
 	if (arg && strcmp(arg, "-"))
 		return add_text(r, field, "prompt", arg, strlen(arg));
 	ret = read_stdin(r, &len);
+	/* A command that failed on the other side of a pipe is no question. */
+	if (!ret && !len && !r->o.raw)
+		return tool_usage(CMD, "the prompt on standard input is empty");
 	return ret ? ret : add_text(r, field, "prompt", r->prompt, len);
 }
 
