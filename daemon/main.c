@@ -651,12 +651,27 @@ static int run(struct daemon *d)
 	return ret ? EXIT_FAILED : 0;
 }
 
+/* Started with 0, 1 or 2 closed, a socket or a lock file would take the place, and get the log. What is put there answers
+ * every read and write with EBADF. */
+static bool fill_stdio(void)
+{
+	int fd;
+
+	for (fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/", O_PATH) != fd)
+			return false;
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon d = { .cfg_lock = PTHREAD_MUTEX_INITIALIZER, .lock_fd = -1 };
 	struct options opts;
-	int ret = parse_options(argc, argv, &opts);
+	int ret;
 
+	if (!fill_stdio())
+		return EXIT_FAILED;
+	ret = parse_options(argc, argv, &opts);
 	if (ret >= 0)
 		return ret;
 	d.opts = &opts;
