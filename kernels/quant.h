@@ -25,9 +25,10 @@
  *	w[i] = sc[i / 16] * (q[i] - off) + mn		(sc equal in both halves but for Q6_K)
  *
  * with f32 sc and mn that are exact products of the stored numbers. Activations are quantised in
- * the same groups, x[i] = d * xq[i], so a group adds to the sum
+ * the same groups, x[i] = d * xq[i], to 16 bits held as two signed bytes, xq = 128 * hi + lo: eight bits
+ * alone move the next-token distribution too far (docs/kernels.md). A group adds to the sum
  *
- *	acc = fma(sum (q - off) * xq, sc * d, acc);	integer sum exact (below 2^24), sc * d rounded
+ *	acc = fma(sum (q - off) * xq, sc * d, acc);	integer sum exact, it and sc * d rounded to f32
  *	acc = fma(mn, s, acc);				types with a minimum; s = d * sum xq, rounded
  *
  * (Q6_K: the first line once for each half). Groups are taken in ascending order. This order and
@@ -44,21 +45,25 @@
 
 #define SITS_QG 32		/* elements in a group */
 
-/* A prepared group of activations: one cache line. The offsets are what a sum over unsigned q
+/* A prepared group of activations: two cache lines. The offsets are what a sum over unsigned weights
  * starts from. d is NaN where an element is not finite: that makes the outputs NaN. */
-struct sits_q8 {
-	int8_t q[SITS_QG];	/* -127 .. 127 */
+struct sits_q16 {
+	int8_t hi[SITS_QG];	/* -127 .. 127 */
+	int8_t lo[SITS_QG];	/* -64 .. 63 */
 	float d, s;
-	int32_t off8, off16, off128;	/* -8, -16, -128 times the sum of q */
+	int32_t off8, off16, off128;	/* -8, -16, -128 times the sum of xq */
 	int32_t off32[2];	/* -32 times the sum of each half */
-	int32_t zero;
+	int32_t zero[9];
 };
-_Static_assert(sizeof(struct sits_q8) == 64, "a prepared group is one cache line");
+_Static_assert(sizeof(struct sits_q16) == 128, "a prepared group is two cache lines");
 
-/* Activations smaller than this in all of a group count as zero: 127 / x must not overflow. */
-#define SITS_Q8_TINY 0x1p-100f
+/* Largest xq: its hi is 127 and its lo is 0. */
+#define SITS_Q16_MAX (127 * 128)
 
-enum sits_act_class { SITS_ACT_F32 = 0, SITS_ACT_Q8 = 1 };
+/* Activations smaller than this in all of a group count as zero: SITS_Q16_MAX / x must not overflow. */
+#define SITS_Q16_TINY 0x1p-100f
+
+enum sits_act_class { SITS_ACT_F32 = 0, SITS_ACT_Q16 = 1 };
 
 static inline bool sits_dtype_is_quant(uint32_t t)
 {
@@ -68,7 +73,7 @@ static inline bool sits_dtype_is_quant(uint32_t t)
 static inline size_t sits_cpu_act_row_bytes(uint32_t wtype, size_t K)
 {
 	if (sits_dtype_is_quant(wtype))
-		return K / SITS_QG * sizeof(struct sits_q8);
+		return K / SITS_QG * sizeof(struct sits_q16);
 	return (K * sizeof(float) + 63) / 64 * 64;
 }
 

@@ -2,7 +2,7 @@
 /*
  * matmul.c - reference: weights to f32, activations to their prepared form, and the product.
  *
- * Quantised weights meet activations quantised to 8 bits in groups of 32, summed as quant.h
+ * Quantised weights meet activations quantised to 16 bits in groups of 32, summed as quant.h
  * lays down. F32, F16 and BF16 weights meet f32 activations, summed in double.
  */
 #include <math.h>
@@ -48,11 +48,11 @@ size_t sits_ref_act_row_bytes(uint32_t wtype, size_t K)
 
 uint32_t sits_ref_act_class(uint32_t wtype)
 {
-	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q8 : SITS_ACT_F32;
+	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q16 : SITS_ACT_F32;
 }
 
-/* Symmetric 8-bit: d = max |x| / 127, q = x / d rounded to nearest even. */
-static void quantise(const float *x, struct sits_q8 *out)
+/* Symmetric: d = max |x| / SITS_Q16_MAX, xq = x / d rounded to nearest even. */
+static void quantise(const float *x, struct sits_q16 *out)
 {
 	uint32_t top = 0;
 	int half[2] = { 0, 0 }, sum;
@@ -69,13 +69,16 @@ static void quantise(const float *x, struct sits_q8 *out)
 		out->s = NAN;
 		return;
 	}
-	if (sits_bits_f32(top) < SITS_Q8_TINY)
+	if (sits_bits_f32(top) < SITS_Q16_TINY)
 		return;
-	out->d = sits_bits_f32(top) / 127.0f;
+	out->d = sits_bits_f32(top) / (float)SITS_Q16_MAX;
 	id = 1.0f / out->d;
 	for (int i = 0; i < SITS_QG; i++) {
-		out->q[i] = (int8_t)lrintf(x[i] * id);
-		half[i / 16] += out->q[i];
+		int xq = (int)lrintf(x[i] * id);
+
+		out->hi[i] = (int8_t)((xq + 64) >> 7);
+		out->lo[i] = (int8_t)(xq - out->hi[i] * 128);
+		half[i / 16] += xq;
 	}
 	sum = half[0] + half[1];
 	out->s = out->d * (float)sum;
@@ -99,17 +102,17 @@ void sits_ref_act_prepare(uint32_t wtype, const float *x, size_t ldx, size_t T, 
 			continue;
 		}
 		for (size_t g = 0; g < K / SITS_QG; g++)
-			quantise(x + t * ldx + g * SITS_QG, (struct sits_q8 *)o + g);
+			quantise(x + t * ldx + g * SITS_QG, (struct sits_q16 *)o + g);
 	}
 }
 
-static float add_group(float acc, const struct sits_group *w, const struct sits_q8 *x)
+static float add_group(float acc, const struct sits_group *w, const struct sits_q16 *x)
 {
 	int dot[2] = { 0, 0 };
 
 	for (int i = 0; i < 16; i++) {
-		dot[0] += (w->q[i] - w->off) * x->q[i];
-		dot[1] += (w->q[i + 16] - w->off) * x->q[i + 16];
+		dot[0] += (w->q[i] - w->off) * (x->hi[i] * 128 + x->lo[i]);
+		dot[1] += (w->q[i + 16] - w->off) * (x->hi[i + 16] * 128 + x->lo[i + 16]);
 	}
 	if (w->off == 32) {	/* Q6_K: the halves have scales of their own */
 		acc = fmaf((float)dot[0], w->sc[0] * x->d, acc);
@@ -131,7 +134,7 @@ static void row_quant(const struct sits_matmul *mm, const uint8_t *w, size_t n)
 			const uint8_t *x = (const uint8_t *)mm->x + t * mm->x_row_bytes;
 			float *y = &mm->y[t * mm->ldy + n];
 
-			*y = add_group(*y, &g, (const struct sits_q8 *)x + i);
+			*y = add_group(*y, &g, (const struct sits_q16 *)x + i);
 		}
 	}
 }

@@ -9,7 +9,7 @@
 
 static uint32_t act_class(uint32_t wtype)
 {
-	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q8 : SITS_ACT_F32;
+	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q16 : SITS_ACT_F32;
 }
 
 static void matmul(const struct sits_matmul *mm)

@@ -9,15 +9,17 @@
 
 static uint32_t act_class(uint32_t wtype)
 {
-	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q8 : SITS_ACT_F32;
+	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q16 : SITS_ACT_F32;
 }
 
 static void matmul(const struct sits_matmul *mm)
 {
-	if (sits_dtype_is_quant(mm->wtype))
-		sits_avx512_matmul_quant(mm);
-	else
+	if (!sits_dtype_is_quant(mm->wtype))
 		sits_avx512_matmul_float(mm);
+	else if (mm->T == 1)
+		sits_avx512_one_matmul_quant(mm);
+	else
+		sits_avx512_matmul_quant(mm);
 }
 
 static size_t kv_layer_bytes(size_t G, size_t D)

@@ -12,7 +12,7 @@
 #define NV (SITS_QG / VL)
 
 /* One group of 32; the same steps as the reference's. */
-INLINE void quantise(const float *x, struct sits_q8 *out)
+INLINE void quantise(const float *x, struct sits_q16 *out)
 {
 	vi top = vi_zero(), sum[2] = { vi_zero(), vi_zero() };
 	vf v[NV], id;
@@ -24,20 +24,23 @@ INLINE void quantise(const float *x, struct sits_q8 *out)
 		top = vi_max(top, vi_and(v_bits(v[i]), vi_set1(0x7fffffff)));
 	}
 	most = sits_bits_f32((uint32_t)vi_hmax(top));
-	if (!(most >= SITS_Q8_TINY && most < INFINITY)) {
+	if (!(most >= SITS_Q16_TINY && most < INFINITY)) {
 		memset(out, 0, sizeof(*out));
-		if (!(most < SITS_Q8_TINY)) {
+		if (!(most < SITS_Q16_TINY)) {
 			out->d = NAN;
 			out->s = NAN;
 		}
 		return;
 	}
-	out->d = most / 127.0f;
+	out->d = most / (float)SITS_Q16_MAX;
 	id = v_set1(1.0f / out->d);
 	UNROLL for (int i = 0; i < NV; i++) {
 		vi q = v_to_i(v_mul(v[i], id));
 
-		vi_store_low8(out->q + i * VL, q);
+		vi up = vi_add(q, vi_set1(64));
+
+		vi_store_low8(out->hi + i * VL, vi_sra(up, 7));
+		vi_store_low8(out->lo + i * VL, vi_add(vi_and(up, vi_set1(127)), vi_set1(-64)));
 		sum[i * VL / 16] = vi_add(sum[i * VL / 16], q);
 	}
 	half[0] = vi_hsum(sum[0]);
@@ -48,7 +51,7 @@ INLINE void quantise(const float *x, struct sits_q8 *out)
 	out->off128 = -128 * (half[0] + half[1]);
 	out->off32[0] = -32 * half[0];
 	out->off32[1] = -32 * half[1];
-	out->zero = 0;
+	memset(out->zero, 0, sizeof(out->zero));
 }
 
 void ISA(act_prepare)(uint32_t wtype, const float *x, size_t ldx, size_t T, size_t K, void *out)
@@ -64,7 +67,7 @@ void ISA(act_prepare)(uint32_t wtype, const float *x, size_t ldx, size_t T, size
 			continue;
 		}
 		for (size_t g = 0; g < K / SITS_QG; g++)
-			quantise(x + t * ldx + g * SITS_QG, (struct sits_q8 *)o + g);
+			quantise(x + t * ldx + g * SITS_QG, (struct sits_q16 *)o + g);
 	}
 }
 

@@ -23,9 +23,32 @@ struct wgroup {
 
 #define UNIT_MAX 8
 
+/* Groups that are unpacked together when there are so many left, and their bytes in a row. */
 INLINE size_t unit_groups(uint32_t type)
 {
 	return type == SITS_Q4_K || type == SITS_Q5_K || type == SITS_Q6_K ? 8 : 1;
+}
+
+INLINE size_t unit_bytes(uint32_t type)
+{
+	switch (type) {
+	case SITS_Q4_0:
+		return 18;
+	case SITS_Q4_1:
+		return 20;
+	case SITS_Q5_0:
+		return 22;
+	case SITS_Q5_1:
+		return 24;
+	case SITS_Q8_0:
+		return 34;
+	case SITS_Q4_K:
+		return 144;
+	case SITS_Q5_K:
+		return 176;
+	default:
+		return 210;
+	}
 }
 
 INLINE bool type_has_min(uint32_t type)
@@ -44,43 +67,42 @@ INLINE void unpack_nibbles(const vi z[4], vi w[8])
 	}
 }
 
-TEMPLATE void unpack_q4(uint32_t type, const uint8_t *const *row, size_t g, struct wgroup *o)
+TEMPLATE void unpack_q4(uint32_t type, struct rows row, struct wgroup *o)
 {
-	size_t bytes = type == SITS_Q4_1 ? 20 : 18, off = g * bytes;
+	size_t bytes = unit_bytes(type);
 	vi h[4], z[4];
 
-	vi_load_t16(row, off, h);
+	vi_load_t16(row, 0, h);
 	o->sc = vi_f16(h[0]);
 	o->mn = type == SITS_Q4_1 ? vi_f16(vi_srl(h[0], 16)) : v_zero();
-	vi_load_t16(row, off + bytes - 16, z);
+	vi_load_t16(row, bytes - 16, z);
 	unpack_nibbles(z, o->w);
 }
 
-TEMPLATE void unpack_q5(uint32_t type, const uint8_t *const *row, size_t g, struct wgroup *o)
+TEMPLATE void unpack_q5(uint32_t type, struct rows row, struct wgroup *o)
 {
-	size_t bytes = type == SITS_Q5_1 ? 24 : 22, off = g * bytes;
+	size_t bytes = unit_bytes(type);
 	vi h[4], z[4], qh;
 
-	vi_load_t16(row, off, h);
+	vi_load_t16(row, 0, h);
 	o->sc = vi_f16(h[0]);
 	o->mn = type == SITS_Q5_1 ? vi_f16(vi_srl(h[0], 16)) : v_zero();
 	qh = type == SITS_Q5_1 ? h[1] : vi_or(vi_srl(h[0], 16), vi_sll(h[1], 16));
-	vi_load_t16(row, off + bytes - 16, z);
+	vi_load_t16(row, bytes - 16, z);
 	unpack_nibbles(z, o->w);
 	UNROLL for (int j = 0; j < 8; j++)
 		o->w[j] = vi_or_bit4(o->w[j], qh, j);
 }
 
-TEMPLATE void unpack_q8(const uint8_t *const *row, size_t g, struct wgroup *o)
+TEMPLATE void unpack_q8(struct rows row, struct wgroup *o)
 {
-	size_t off = g * 34;
 	vi h[4];
 
-	vi_load_t16(row, off, h);
+	vi_load_t16(row, 0, h);
 	o->sc = vi_f16(h[0]);
 	o->mn = v_zero();
-	vi_load_t16(row, off + 2, o->w);
-	vi_load_t16(row, off + 18, o->w + 4);
+	vi_load_t16(row, 2, o->w);
+	vi_load_t16(row, 18, o->w + 4);
 	UNROLL for (int j = 0; j < 8; j++)
 		o->w[j] = vi_xor(o->w[j], vi_set1_8(WFLIP_Q8));
 }
@@ -114,16 +136,16 @@ INLINE vi or_bit(vi w, vi h, int g)
 	return vi_or(w, vi_and(b, vi_set1_8(16)));
 }
 
-TEMPLATE void unpack_k45(uint32_t type, const uint8_t *const *row, size_t g, struct wgroup *o)
+TEMPLATE void unpack_k45(uint32_t type, struct rows row, struct wgroup *o)
 {
-	size_t off = g / 8 * (type == SITS_Q5_K ? 176 : 144), qs = off + (type == SITS_Q5_K ? 48 : 16);
+	size_t qs = type == SITS_Q5_K ? 48 : 16;
 	vi h[4], bits[8], z[8], low = vi_set1_8(15);
 
-	vi_load_t16(row, off, h);
+	vi_load_t16(row, 0, h);
 	unpack_k_scales(h, o);
 	if (type == SITS_Q5_K) {
-		vi_load_t16(row, off + 16, bits);
-		vi_load_t16(row, off + 32, bits + 4);
+		vi_load_t16(row, 16, bits);
+		vi_load_t16(row, 32, bits + 4);
 	}
 	UNROLL for (int i = 0; i < 4; i++) {
 		vi_load_t16(row, qs + 32 * (size_t)i, z);
@@ -141,14 +163,14 @@ TEMPLATE void unpack_k45(uint32_t type, const uint8_t *const *row, size_t g, str
 #define LANE_S8(x, b) vi_to_f(vi_sra(vi_sll(x, 24 - 8 * (b)), 24))
 
 /* Half h (four groups) of a Q6_K block. */
-TEMPLATE void unpack_k6_half(const uint8_t *const *row, size_t off, size_t h, struct wgroup *o)
+TEMPLATE void unpack_k6_half(struct rows row, size_t h, struct wgroup *o)
 {
 	vi ql[16], qh[8], low = vi_set1_8(15), two = vi_set1_8(0x30);
 
 	for (size_t i = 0; i < 4; i++)
-		vi_load_t16(row, off + 64 * h + 16 * i, ql + 4 * i);
-	vi_load_t16(row, off + 128 + 32 * h, qh);
-	vi_load_t16(row, off + 144 + 32 * h, qh + 4);
+		vi_load_t16(row, 64 * h + 16 * i, ql + 4 * i);
+	vi_load_t16(row, 128 + 32 * h, qh);
+	vi_load_t16(row, 144 + 32 * h, qh + 4);
 	UNROLL for (int j = 0; j < 8; j++) {
 		o[0].w[j] = vi_or(vi_and(ql[j], low), vi_and(vi_sll(qh[j], 4), two));
 		o[1].w[j] = vi_or(vi_and(ql[8 + j], low), vi_and(vi_sll(qh[j], 2), two));
@@ -157,47 +179,74 @@ TEMPLATE void unpack_k6_half(const uint8_t *const *row, size_t off, size_t h, st
 	}
 }
 
-TEMPLATE void unpack_k6(const uint8_t *const *row, size_t g, struct wgroup *o)
+TEMPLATE void unpack_k6(struct rows row, struct wgroup *o)
 {
-	size_t off = g / 8 * 210;
 	vi s[4], z[4];
 	vf d;
 
-	vi_load_t16(row, off + 194, z);	/* d is the block's last half word */
+	vi_load_t16(row, 194, z);	/* d is the block's last half word */
 	d = vi_f16(vi_srl(z[3], 16));
-	vi_load_t16(row, off + 192, s);
+	vi_load_t16(row, 192, s);
 	UNROLL for (int i = 0; i < 4; i++) {
 		o[2 * i].sc = v_mul(d, LANE_S8(s[i], 0));
 		o[2 * i].mn = v_mul(d, LANE_S8(s[i], 1));
 		o[2 * i + 1].sc = v_mul(d, LANE_S8(s[i], 2));
 		o[2 * i + 1].mn = v_mul(d, LANE_S8(s[i], 3));
 	}
-	unpack_k6_half(row, off, 0, o);
-	unpack_k6_half(row, off, 1, o + 4);
+	unpack_k6_half(row, 0, o);
+	unpack_k6_half(row, 1, o + 4);
 }
 
-/* Groups [g, g + unit_groups(type)) of VL rows; g is a multiple of the unit. */
-TEMPLATE void unpack(uint32_t type, const uint8_t *const *row, size_t g, struct wgroup *o)
+/* The next unit_groups(type) groups of the rows. */
+TEMPLATE void unpack(uint32_t type, struct rows row, struct wgroup *o)
 {
 	switch (type) {
 	case SITS_Q4_0:
 	case SITS_Q4_1:
-		unpack_q4(type, row, g, o);
+		unpack_q4(type, row, o);
 		break;
 	case SITS_Q5_0:
 	case SITS_Q5_1:
-		unpack_q5(type, row, g, o);
+		unpack_q5(type, row, o);
 		break;
 	case SITS_Q8_0:
-		unpack_q8(row, g, o);
+		unpack_q8(row, o);
 		break;
 	case SITS_Q4_K:
 	case SITS_Q5_K:
-		unpack_k45(type, row, g, o);
+		unpack_k45(type, row, o);
 		break;
 	default:
-		unpack_k6(row, g, o);
+		unpack_k6(row, o);
 		break;
+	}
+}
+
+/*
+ * Blocks whose bytes are a multiple of four tile into whole 16-byte pieces: four of Q4_1 are five pieces, two
+ * of Q5_1 are three. run_step() yields group k of such a run and loads no byte twice; d holds the run's dwords.
+ */
+#define RUN_MAX 4
+
+INLINE size_t run_groups(uint32_t type)
+{
+	return type == SITS_Q4_1 ? 4 : type == SITS_Q5_1 ? 2 : 0;
+}
+
+TEMPLATE void run_step(uint32_t type, struct rows row, size_t k, vi d[20], struct wgroup *o)
+{
+	size_t dwords = unit_bytes(type) / 4;
+	const vi *h = d + k * dwords;
+
+	if (!k)
+		vi_load_t16(row, 0, d);
+	vi_load_t16(row, 16 * (k + 1), d + 4 * (k + 1));
+	o->sc = vi_f16(h[0]);
+	o->mn = vi_f16(vi_srl(h[0], 16));
+	unpack_nibbles(h + dwords - 4, o->w);
+	if (type == SITS_Q5_1) {
+		UNROLL for (int j = 0; j < 8; j++)
+			o->w[j] = vi_or_bit4(o->w[j], h[1], j);
 	}
 }
 

@@ -30,7 +30,9 @@
 #endif
 
 #define VL 8			/* f32 or i32 lanes */
+#ifndef ISA
 #define ISA(name) sits_avx2_##name
+#endif
 
 typedef __m256 vf;
 typedef __m256i vi;
@@ -48,6 +50,10 @@ INLINE vf v_load(const float *p) { return _mm256_loadu_ps(p); }
 INLINE vf v_load_n(const float *p, size_t n) { return _mm256_maskload_ps(p, v_mask(n)); }
 INLINE void v_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
 INLINE void v_store_n(float *p, vf x, size_t n) { _mm256_maskstore_ps(p, v_mask(n), x); }
+/* Lanes [lo, hi) only. */
+INLINE __m256i v_mask_range(size_t lo, size_t hi) { return _mm256_andnot_si256(v_mask(lo), v_mask(hi)); }
+INLINE vf v_load_range(const float *p, size_t lo, size_t hi) { return _mm256_maskload_ps(p, v_mask_range(lo, hi)); }
+INLINE void v_store_range(float *p, vf x, size_t lo, size_t hi) { _mm256_maskstore_ps(p, v_mask_range(lo, hi), x); }
 INLINE vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 INLINE vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 INLINE vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
@@ -176,20 +182,45 @@ INLINE vi vi_or_bit4(vi w, vi qh, int j)
 }
 
 /*
- * Sixteen bytes at offset off of VL rows, transposed: lane r of z[i] is dword i of row r.
- * The inputs are gathered so that unpacking within 128-bit lanes leaves the rows in order.
+ * A place in VL rows of weights that lie s bytes apart: row 4 l + i is at b[l] + i * s. Written so that
+ * each load is one base plus one index register.
  */
-INLINE vi vi_rows(const uint8_t *const *row, size_t off, int i)
-{
-	vi z = _mm256_castsi128_si256(_mm_loadu_si128((const void *)(row[i] + off)));
+struct rows {
+	const uint8_t *b[VL / 4];
+	size_t s, s3;
+};
 
-	return _mm256_inserti128_si256(z, _mm_loadu_si128((const void *)(row[4 + i] + off)), 1);
+INLINE struct rows rows_init(const uint8_t *w, size_t s)
+{
+	struct rows r = { .s = s, .s3 = 3 * s };
+
+	UNROLL for (size_t l = 0; l < VL / 4; l++)
+		r.b[l] = w + 4 * l * s;
+	return r;
 }
 
-INLINE void vi_load_t16(const uint8_t *const *row, size_t off, vi z[4])
+INLINE void rows_advance(struct rows *r, size_t bytes)
 {
-	vi r0 = vi_rows(row, off, 0), r1 = vi_rows(row, off, 1);
-	vi r2 = vi_rows(row, off, 2), r3 = vi_rows(row, off, 3);
+	UNROLL for (size_t l = 0; l < VL / 4; l++)
+		r->b[l] += bytes;
+}
+
+/*
+ * Sixteen bytes at offset off of all rows, transposed: lane r of z[i] is dword i of row r.
+ * The inputs are gathered so that unpacking within 128-bit lanes leaves the rows in order.
+ */
+INLINE vi vi_rows(struct rows rows, size_t off, int i)
+{
+	size_t step = i == 0 ? 0 : i == 1 ? rows.s : i == 2 ? 2 * rows.s : rows.s3;
+	vi z = _mm256_castsi128_si256(_mm_loadu_si128((const void *)(rows.b[0] + step + off)));
+
+	return _mm256_inserti128_si256(z, _mm_loadu_si128((const void *)(rows.b[1] + step + off)), 1);
+}
+
+INLINE void vi_load_t16(struct rows rows, size_t off, vi z[4])
+{
+	vi r0 = vi_rows(rows, off, 0), r1 = vi_rows(rows, off, 1);
+	vi r2 = vi_rows(rows, off, 2), r3 = vi_rows(rows, off, 3);
 	vi a = _mm256_unpacklo_epi32(r0, r1), b = _mm256_unpackhi_epi32(r0, r1);
 	vi c = _mm256_unpacklo_epi32(r2, r3), d = _mm256_unpackhi_epi32(r2, r3);
 

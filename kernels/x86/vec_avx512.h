@@ -48,6 +48,10 @@ INLINE vf v_load(const float *p) { return _mm512_loadu_ps(p); }
 INLINE vf v_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(v_mask(n), p); }
 INLINE void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
 INLINE void v_store_n(float *p, vf x, size_t n) { _mm512_mask_storeu_ps(p, v_mask(n), x); }
+/* Lanes [lo, hi) only. */
+INLINE __mmask16 v_mask_range(size_t lo, size_t hi) { return v_mask(hi) & (__mmask16)~v_mask(lo); }
+INLINE vf v_load_range(const float *p, size_t lo, size_t hi) { return _mm512_maskz_loadu_ps(v_mask_range(lo, hi), p); }
+INLINE void v_store_range(float *p, vf x, size_t lo, size_t hi) { _mm512_mask_storeu_ps(p, v_mask_range(lo, hi), x); }
 INLINE vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 INLINE vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 INLINE vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
@@ -147,22 +151,47 @@ INLINE vi vi_or_bit4(vi w, vi qh, int j)
 }
 
 /*
- * Sixteen bytes at offset off of VL rows, transposed: lane r of z[i] is dword i of row r.
- * The inputs are gathered so that unpacking within 128-bit lanes leaves the rows in order.
+ * A place in VL rows of weights that lie s bytes apart: row 4 l + i is at b[l] + i * s. Written so that
+ * each load is one base plus one index register.
  */
-INLINE vi vi_rows(const uint8_t *const *row, size_t off, int i)
-{
-	vi z = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(row[i] + off)));
+struct rows {
+	const uint8_t *b[VL / 4];
+	size_t s, s3;
+};
 
-	z = _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(row[4 + i] + off)), 1);
-	z = _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(row[8 + i] + off)), 2);
-	return _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(row[12 + i] + off)), 3);
+INLINE struct rows rows_init(const uint8_t *w, size_t s)
+{
+	struct rows r = { .s = s, .s3 = 3 * s };
+
+	UNROLL for (size_t l = 0; l < VL / 4; l++)
+		r.b[l] = w + 4 * l * s;
+	return r;
 }
 
-INLINE void vi_load_t16(const uint8_t *const *row, size_t off, vi z[4])
+INLINE void rows_advance(struct rows *r, size_t bytes)
 {
-	vi r0 = vi_rows(row, off, 0), r1 = vi_rows(row, off, 1);
-	vi r2 = vi_rows(row, off, 2), r3 = vi_rows(row, off, 3);
+	UNROLL for (size_t l = 0; l < VL / 4; l++)
+		r->b[l] += bytes;
+}
+
+/*
+ * Sixteen bytes at offset off of all rows, transposed: lane r of z[i] is dword i of row r.
+ * The inputs are gathered so that unpacking within 128-bit lanes leaves the rows in order.
+ */
+INLINE vi vi_rows(struct rows rows, size_t off, int i)
+{
+	size_t step = i == 0 ? 0 : i == 1 ? rows.s : i == 2 ? 2 * rows.s : rows.s3;
+	vi z = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(rows.b[0] + step + off)));
+
+	z = _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(rows.b[1] + step + off)), 1);
+	z = _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(rows.b[2] + step + off)), 2);
+	return _mm512_inserti32x4(z, _mm_loadu_si128((const void *)(rows.b[3] + step + off)), 3);
+}
+
+INLINE void vi_load_t16(struct rows rows, size_t off, vi z[4])
+{
+	vi r0 = vi_rows(rows, off, 0), r1 = vi_rows(rows, off, 1);
+	vi r2 = vi_rows(rows, off, 2), r3 = vi_rows(rows, off, 3);
 	vi a = _mm512_unpacklo_epi32(r0, r1), b = _mm512_unpackhi_epi32(r0, r1);
 	vi c = _mm512_unpacklo_epi32(r2, r3), d = _mm512_unpackhi_epi32(r2, r3);
 

@@ -27,5 +27,6 @@
 
 SITS_X86_PARTS(avx2);
 SITS_X86_PARTS(avx512);
+void sits_avx512_one_matmul_quant(const struct sits_matmul *mm);	/* T = 1 */
 
 #endif

@@ -6,7 +6,9 @@
  * "stream" lines give what plain reading of memory reaches with the same threads in the same run:
  * products of one token (gemv) are bounded by it.
  *
- *	kernels_bench [--isa NAME] [--seconds S] [--only stream|gemv|gemm|attn] [--type NAME]
+ *	kernels_bench [--isa NAME] [--seconds S] [--only stream|gemv|gemm|attn] [--type NAME] [--pool-mib N]
+ *
+ * A small pool shows what the caches deliver.
  */
 #include <getopt.h>
 #include <math.h>
@@ -19,7 +21,7 @@
 
 #include "kernels/kernels.h"
 
-#define POOL_BYTES (192u << 20)	/* weights in use: well above a last-level cache */
+#define POOL_MIB 192		/* weights in use: well above a last-level cache */
 #define STREAM_BYTES (16u << 20)
 #define MAX_THREADS 2
 #define RUN_SECONDS 0.003
@@ -27,6 +29,7 @@
 static const struct sits_backend *be;
 static double seconds = 0.4;
 static uint8_t *pool;
+static size_t pool_bytes = (size_t)POOL_MIB << 20;
 static atomic_size_t sink;
 
 static double now(void)
@@ -104,7 +107,7 @@ static double measure(struct job *j)
 static void stream_run(struct job *j, size_t part, size_t parts, size_t round)
 {
 	size_t n = STREAM_BYTES / parts / 8;
-	const uint64_t *p = (const uint64_t *)(pool + round % (POOL_BYTES / STREAM_BYTES) * STREAM_BYTES) + part * n;
+	const uint64_t *p = (const uint64_t *)(pool + round % ((pool_bytes + STREAM_BYTES - 1) / STREAM_BYTES) * STREAM_BYTES) + part * n;
 	uint64_t s[16] = { round };
 
 	for (size_t i = 0; i + 16 <= n; i += 16) {
@@ -159,7 +162,7 @@ static void bench_matmul(const char *name, uint32_t type, size_t K, size_t N, si
 		x[i] = (float)((i * 2654435761u) >> 8 & 0xffff) / 65536.0f - 0.5f;
 	be->act_prepare(type, x, K, T, K, a);
 	j.matrix_bytes = row * N;
-	j.copies = POOL_BYTES / j.matrix_bytes;
+	j.copies = pool_bytes / j.matrix_bytes ? pool_bytes / j.matrix_bytes : 1;
 	j.mm = (struct sits_matmul){ .wtype = type, .w_row_bytes = row, .x = a, .x_row_bytes = act, .y = y,
 				     .ldy = N, .T = T, .K = K, .N = N };
 	t = measure(&j);
@@ -237,9 +240,11 @@ int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
 		{ "isa", required_argument, NULL, 'i' }, { "seconds", required_argument, NULL, 's' },
-		{ "only", required_argument, NULL, 'o' }, { "type", required_argument, NULL, 't' }, { 0 },
+		{ "only", required_argument, NULL, 'o' }, { "type", required_argument, NULL, 't' },
+		{ "pool-mib", required_argument, NULL, 'p' }, { 0 },
 	};
 	const char *isa = NULL, *only = NULL, *type = NULL;
+	size_t alloc;
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
@@ -251,17 +256,20 @@ int main(int argc, char **argv)
 			only = optarg;
 		else if (c == 't')
 			type = optarg;
+		else if (c == 'p')
+			pool_bytes = strtoul(optarg, NULL, 10) << 20;
 		else
 			return 2;
 	}
 	be = sits_backend_get(isa);
-	pool = aligned_alloc(4096, POOL_BYTES);
+	alloc = (size_t)POOL_MIB << 20 > pool_bytes ? (size_t)POOL_MIB << 20 : pool_bytes;
+	pool = aligned_alloc(4096, alloc);
 	if (!be || !pool) {
 		fprintf(stderr, "kernels_bench: no backend \"%s\" on this machine, or no memory\n", isa ? isa : "");
 		return 1;
 	}
 	/* Bytes that are small positive scales in every type: 0x2c.. is 2^-4 as f16. */
-	memset(pool, 0x2c, POOL_BYTES);
+	memset(pool, 0x2c, alloc);
 	for (size_t th = 1; wanted(only, "stream") && th <= MAX_THREADS; th++)
 		bench_stream(th);
 	bench_shapes(only, type);
