@@ -74,12 +74,29 @@ static bool from_hex(const char *text, u8 *raw)
 	return bad >= 0;
 }
 
+/*
+ * Sixteen bytes that are all text: a password, with its end of line, or half of the digits. Bytes from a random
+ * generator look like this once in 5 million times, and can be given as digits then.
+ */
+static bool is_text(const char *text, size_t len)
+{
+	unsigned int others = 0;
+	size_t i;
+
+	for (i = 0; i < len; i++) {
+		unsigned int c = (unsigned char)text[i];
+
+		others |= (unsigned int)(c - ' ' > '~' - ' ') & (unsigned int)(c - '\t' > '\r' - '\t');
+	}
+	return !others;
+}
+
 /* 32 digits, with or without an end of line, or the 16 bytes themselves. Return: false if it is neither. */
 static bool parse_key(const char *text, size_t len, u8 *raw)
 {
 	if (len == SITS_SM4_KEY_LEN) {
 		memcpy(raw, text, len);
-		return true;
+		return !is_text(text, len);
 	}
 	if (len == HEX_LEN + 2 && text[HEX_LEN] == '\r' && text[HEX_LEN + 1] == '\n')
 		len = HEX_LEN;
@@ -251,8 +268,9 @@ int sits_key_open(struct sits_ctx *ctx, const char *spec, struct sits_key **out)
 	key = mem;
 	ret = from == FROM_FILE ? read_key_file(ctx, name, ws, &len) : read_keyring(ctx, name, ws, &len);
 	if (!ret && !parse_key(ws->text, len, key->raw)) {
-		sits_log(ctx, SITS_LOG_ERR, "key %s: %s: a key is %d hexadecimal digits, or %d raw bytes", spec,
-			 !len ? "is empty" : len > TEXT_MAX ? "is too long" : "is malformed", HEX_LEN, SITS_SM4_KEY_LEN);
+		sits_log(ctx, SITS_LOG_ERR, "key %s: %s: a key is %d hexadecimal digits, or %d random bytes", spec,
+			 !len ? "is empty" : len > TEXT_MAX ? "is too long" :
+			 len == SITS_SM4_KEY_LEN ? "is text, as a password would be" : "is malformed", HEX_LEN, SITS_SM4_KEY_LEN);
 		ret = -EINVAL;
 	}
 	if (!ret) {

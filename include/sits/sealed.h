@@ -27,7 +27,7 @@ struct sits_key;
  * sits_key_open() - Get a key-encryption key.
  * @ctx: borrowed until the key is closed
  * @spec: "file:PATH" (a regular file of mode 0600 or stricter, owned by the caller or
- *        root, holding 32 hex digits or 16 raw bytes) or "keyring:NAME" (a key of type
+ *        root, holding 32 hex digits or 16 bytes that are no text) or "keyring:NAME" (a key of type
  *        "user", or "logon" with the kernel provider, named sits:NAME); borrowed
  * @out: the key, in locked memory excluded from core dumps; freed with sits_key_close()
  *
