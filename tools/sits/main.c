@@ -2,6 +2,7 @@
 /*
  * main.c - sits: the table of subcommands. Each is in cmd_<name>.c; what they share is in tool_*.c.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -82,8 +83,9 @@ int main(int argc, char **argv)
 	status = run(argc, argv);
 	tool_progress_end();
 	/* A full disk behind standard output is a failure too. */
+	errno = 0;
 	if ((fflush(stdout) || ferror(stdout)) && !status) {
-		fprintf(stderr, "sits: can't write to standard output\n");
+		fprintf(stderr, "sits: can't write to standard output: %s\n", strerror(errno ? errno : EIO));
 		status = 1;
 	}
 	return status;
