@@ -81,7 +81,7 @@ TEMPLATE vf mac(uint32_t type, vf acc, const struct wgroup *w, const struct sits
 		off = x->off8;
 	else if (type == SITS_Q5_0)
 		off = x->off16;
-	else if (type == SITS_Q8_0 && WFLIP_Q8)
+	else if (type == SITS_Q8_0 && WFLIP_Q8 != 0)
 		off = x->off128;
 	acc = v_fma(vi_to_f(dot16(type, w->w, x, 0, 8, off)), v_mul(w->sc, d), acc);
 	return type_has_min(type) ? v_fma(w->mn, v_set1(x->s), acc) : acc;
