@@ -109,7 +109,7 @@ static int create_named(unsigned int kind, unsigned int flags, unsigned long len
 	};
 	int ret;
 
-	strncpy((char *)arg.name, name, sizeof(arg.name) - 1);
+	memcpy(arg.name, name, strnlen(name, sizeof(arg.name) - 1));
 	ret = xioctl(dev, SITS_IOC_REGION_CREATE, &arg);
 	return ret ? ret : arg.fd;
 }
@@ -144,7 +144,7 @@ static int allow(int fd, const char *device)
 {
 	struct sits_device_allow arg = { .size = sizeof(arg), .fd = fd };
 
-	strncpy((char *)arg.device, device, sizeof(arg.device) - 1);
+	memcpy(arg.device, device, strnlen(device, sizeof(arg.device) - 1));
 	return xioctl(dev, SITS_IOC_DEVICE_ALLOW, &arg);
 }
 
