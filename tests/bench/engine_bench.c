@@ -48,7 +48,7 @@ struct stream {
 	bool started;
 };
 
-static void die(const char *what, const char *why)
+static _Noreturn void die(const char *what, const char *why)
 {
 	fprintf(stderr, "engine_bench: %s: %s\n", what, why);
 	exit(1);
