@@ -4,6 +4,6 @@ TOOL_OBJS := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tools/sits/*.c)))
 
 $(O)/sits: $(TOOL_OBJS) $(O)/libsits.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -ljansson $(LIB_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -ljansson -lm $(LIB_LIBS)
 
 PROGRAMS += $(if $(TOOL_OBJS),$(O)/sits)
