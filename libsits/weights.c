@@ -171,16 +171,14 @@ static int load_into(struct sits_source *src, struct sits_region *region, const 
 	return ret;
 }
 
-int sits_weights_load(struct sits_ctx *ctx, const char *path, struct sits_region *region,
-		      const struct sits_key *key, const struct sits_load_opts *opts,
-		      struct sits_sealed_info *info)
+/* Open every chunk of the file: into @region, or, where that is NULL, only to see that each verifies. */
+static int open_all(struct sits_ctx *ctx, const char *path, struct sits_region *region, const struct sits_key *key,
+		    const struct sits_load_opts *opts, struct sits_sealed_info *info)
 {
 	struct sits_source src;
 	struct sits_load_opts o;
 	int ret;
 
-	if (!ctx || !path || !region || !key)
-		return -EINVAL;
 	ret = sits_load_opts_get(ctx, opts, &o);
 	if (ret)
 		return ret;
@@ -189,35 +187,28 @@ int sits_weights_load(struct sits_ctx *ctx, const char *path, struct sits_region
 		return ret;
 	ret = sits_source_allowed(&src, &o);
 	if (!ret)
-		ret = load_into(&src, region, &o);
+		ret = region ? load_into(&src, region, &o) : open_chunks(&src, NULL, &o);
 	if (!ret && info)
 		sits_source_info(&src, info);
 	sits_source_close(&src);
 	return ret;
 }
 
+int sits_weights_load(struct sits_ctx *ctx, const char *path, struct sits_region *region,
+		      const struct sits_key *key, const struct sits_load_opts *opts,
+		      struct sits_sealed_info *info)
+{
+	if (!ctx || !path || !region || !key)
+		return -EINVAL;
+	return open_all(ctx, path, region, key, opts, info);
+}
+
 int sits_sealed_verify(struct sits_ctx *ctx, const char *path, const struct sits_key *key,
 		       const struct sits_load_opts *opts, struct sits_sealed_info *info)
 {
-	struct sits_source src;
-	struct sits_load_opts o;
-	int ret;
-
 	if (!ctx || !path || !key)
 		return -EINVAL;
-	ret = sits_load_opts_get(ctx, opts, &o);
-	if (ret)
-		return ret;
-	ret = sits_source_open(ctx, path, key, source_flags(&o), &src);
-	if (ret)
-		return ret;
-	ret = sits_source_allowed(&src, &o);
-	if (!ret)
-		ret = open_chunks(&src, NULL, &o);
-	if (!ret && info)
-		sits_source_info(&src, info);
-	sits_source_close(&src);
-	return ret;
+	return open_all(ctx, path, NULL, key, opts, info);
 }
 
 int sits_sealed_inspect(struct sits_ctx *ctx, const char *path, const struct sits_key *key,
