@@ -63,15 +63,21 @@ $(O)/%.a:
 help:
 	@echo 'make                 build everything into $(O)'
 	@echo 'make run             seal a small real model, serve it, ask it something'
-	@echo '                     MODEL=path PROMPT=text RUN_ARGS="--json -n 32 --temp 0"'
+	@echo '                     MODEL=path PROMPT=text PROVIDER=kernel|user RUN_ARGS="--json -n 32 --temp 0"'
 	@echo 'make test            install what is missing, run every test'
 	@echo 'make check           the tests alone, on what is built here [MATCH=text]'
 	@echo 'make bench           measure, beside the peers [BENCH=name]; build/bench/results.jsonl'
 	@echo 'make fuzz            10 million executions of each reader [FUZZ=name] [RUNS=n]'
+	@echo 'make check-crypto-long   10 million random messages to SM4 on every core [CASES=n]'
+	@echo 'make check-crypto-time   is the time that SM4 takes the same for all keys? [SAMPLES=n]'
 	@echo 'make kmod            the kernel modules [KDIR=kernel build directory]'
 	@echo 'make check-vm        the tests in a virtual machine, on stock kernels [KERNEL=6.1|6.12] [MATCH=text]'
+	@echo 'make check-vm-debug  the same on a kernel that looks for faults; builds it first [MATCH=text]'
+	@echo 'make check-avx512    AVX-512 and GFNI where the processor has neither, in Bochs; slow [MATCH=text]'
 	@echo 'make vm-shell        a shell in that machine [KERNEL=6.1|6.12]'
 	@echo 'make install         into $$DESTDIR$$PREFIX (default /usr/local)'
+	@echo 'make install-kmod    the kernel modules, into $$DESTDIR/lib/modules [KDIR=kernel build directory]'
+	@echo 'make install-dkms    their sources, for DKMS, into $$DESTDIR/usr/src'
 	@echo 'make clean           remove build/'
 	@echo 'Variables: CC=gcc|clang, SAN=1 (ASan and UBSan), O=dir (objects), V=1 (show commands)'
 
@@ -94,10 +100,10 @@ bench:
 	@tests/bench/run $(if $(BENCH),--bench "$(BENCH)") --build "$(O)"
 
 PREFIX ?= /usr/local
-install: all install-libsits install-service
+install: all install-libsits install-service install-device
 	install -D -m 0755 $(O)/sits $(DESTDIR)$(PREFIX)/bin/sits
 	install -D -m 0755 $(O)/sitsd $(DESTDIR)$(PREFIX)/sbin/sitsd
-	for m in man/*.[1578]; do \
+	for m in man/*.[14578]; do \
 		install -D -m 0644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; \
 	done
 

@@ -23,13 +23,23 @@
  *
  * Source: NIST SP 800-38D, clause 6.
  */
-#include "crypto/ghash.h"
+#include "crypto/sm4_impl.h"
 
 typedef unsigned __int128 u128_t;
 
-#define LIMBS	SITS_GHASH_LIMBS
-#define FORMS	SITS_GHASH_FORMS
-#define MANY	SITS_GHASH_AGGREGATE
+#define LIMBS	3	/* high and low 64 bits, and their sum */
+#define FORMS	9	/* products of 4-term polynomials by Karatsuba's method, twice */
+#define MANY	8	/* blocks multiplied for one reduction */
+
+/* From so many blocks on, making the powers of the key pays. */
+#define MANY_FROM 24
+
+/* Secret. */
+struct hash {
+	u64 y[2];	/* running value, the bits in the order of the standard: [0] first */
+	/* [limb][form][i]: H^(MANY - i), cut up for multiplying */
+	u64 h[LIMBS][FORMS][MANY];
+};
 
 #define CLASS_MASK	0x1111111111111111ULL
 #define LOW_60		0x0fffffffffffffffULL
@@ -117,7 +127,7 @@ static inline void fold(u64 x, u64 *hi, u64 *lo)
 }
 
 /* y = sum of blocks[i] H^(n - i), y having been added to the first. */
-static inline __attribute__((always_inline)) void multiply(struct sits_ghash *g, const u8 *blocks, unsigned int n)
+static inline __attribute__((always_inline)) void multiply(struct hash *g, const u8 *blocks, unsigned int n)
 {
 	unsigned int i, first = MANY - n;
 	u64 limb[LIMBS][MANY], z[4];
@@ -142,12 +152,12 @@ static inline __attribute__((always_inline)) void multiply(struct sits_ghash *g,
 }
 
 /* Apart, so that callers do not each get a copy of so much code. */
-static __attribute__((__noinline__)) void multiply_one(struct sits_ghash *g, const u8 *block)
+static __attribute__((__noinline__)) void multiply_one(struct hash *g, const u8 *block)
 {
 	multiply(g, block, 1);
 }
 
-static __attribute__((__noinline__)) void multiply_many(struct sits_ghash *g, const u8 *blocks)
+static __attribute__((__noinline__)) void multiply_many(struct hash *g, const u8 *blocks)
 {
 	multiply(g, blocks, MANY);
 }
@@ -161,12 +171,7 @@ static void divide(u64 out[2], u64 hi, u64 lo)
 	out[1] = lo << 1 ^ (carry & 1);
 }
 
-void sits_ghash_key(u64 h[2], const u8 raw[16])
-{
-	divide(h, sits_get_be64(raw), sits_get_be64(raw + 8));
-}
-
-static void set_power(struct sits_ghash *g, unsigned int i, const u64 h[2])
+static void set_power(struct hash *g, unsigned int i, const u64 h[2])
 {
 	u64 f[FORMS];
 	unsigned int limb, k;
@@ -179,58 +184,45 @@ static void set_power(struct sits_ghash *g, unsigned int i, const u64 h[2])
 	sits_wipe(f, sizeof(f));
 }
 
-void sits_ghash_init(struct sits_ghash *g, const u64 h[2], u64 len_hint)
+/* The key is H/t, so that H/t times a block is the block times H: H^k/t becomes H^(k+1)/t. */
+static void set_many_powers(struct hash *g, const u64 h[2])
 {
 	unsigned int i;
-	u64 power[2];
 	u8 block[16];
 
-	memset(g->y, 0, sizeof(g->y));
-	set_power(g, MANY - 1, h);
-	g->many = len_hint >= 16 * MANY;
-	if (!g->many)
-		return;
-	/* The key kept is H/t, so that H/t times a block is the block times H: H^k/t becomes H^(k+1)/t. */
-	power[0] = h[0];
-	power[1] = h[1];
+	g->y[0] = h[0];
+	g->y[1] = h[1];
 	for (i = MANY - 1; i-- > 0;) {
-		sits_put_be64(block, power[0]);
-		sits_put_be64(block + 8, power[1]);
+		sits_put_be64(block, g->y[0]);
+		sits_put_be64(block + 8, g->y[1]);
 		memset(g->y, 0, sizeof(g->y));
 		multiply_one(g, block);
-		power[0] = g->y[0];
-		power[1] = g->y[1];
-		set_power(g, i, power);
+		set_power(g, i, g->y);
 	}
-	memset(g->y, 0, sizeof(g->y));
 	sits_wipe(block, sizeof(block));
-	sits_wipe(power, sizeof(power));
 }
 
-void sits_ghash_update(struct sits_ghash *g, const u8 *data, size_t len)
+void sits_ghash_portable(const struct sits_ghash_key *key, u8 y[16], const u8 *data, size_t nr_blocks)
 {
-	u8 last[16] = { 0 };
+	struct hash g;
+	u64 h[2];
 
-	for (; len >= 16 * MANY && g->many; len -= 16 * MANY) {
-		multiply_many(g, data);
-		data += 16 * MANY;
+	if (!nr_blocks)
+		return;
+	divide(h, key->h[0], key->h[1]);
+	set_power(&g, MANY - 1, h);
+	if (nr_blocks >= MANY_FROM)
+		set_many_powers(&g, h);
+	g.y[0] = sits_get_be64(y);
+	g.y[1] = sits_get_be64(y + 8);
+	if (nr_blocks >= MANY_FROM) {
+		for (; nr_blocks >= MANY; nr_blocks -= MANY, data += 16 * MANY)
+			multiply_many(&g, data);
 	}
-	for (; len >= 16; len -= 16, data += 16)
-		multiply_one(g, data);
-	if (len) {
-		memcpy(last, data, len);
-		multiply_one(g, last);
-	}
-}
-
-void sits_ghash_final(struct sits_ghash *g, u64 aad_len, u64 text_len, u8 out[16])
-{
-	u8 lengths[16];
-
-	sits_put_be64(lengths, 8 * aad_len);
-	sits_put_be64(lengths + 8, 8 * text_len);
-	multiply_one(g, lengths);
-	sits_put_be64(out, g->y[0]);
-	sits_put_be64(out + 8, g->y[1]);
-	sits_wipe(g, sizeof(*g));
+	for (; nr_blocks; nr_blocks--, data += 16)
+		multiply_one(&g, data);
+	sits_put_be64(y, g.y[0]);
+	sits_put_be64(y + 8, g.y[1]);
+	sits_wipe(h, sizeof(h));
+	sits_wipe(&g, sizeof(g));
 }

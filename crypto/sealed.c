@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * sealed.c - the header page of sealed files, and their chunks. docs/sealed-file.md has every byte.
+ * sealed.c - the form of sealed files: the header page, what binds a chunk to its place. docs/sealed-file.md has
+ * every byte.
  *
- * Reading and writing, and the order of chunks in time, are left to the callers.
+ * Nothing is encrypted or authenticated here: userspace does that in sealed_crypt.c, the kernel through its crypto API.
  */
 #include "crypto/sealed.h"
 
 #define VERSION		1
 #define CHUNKS_MAX	(1ULL << 32)	/* the nonce has 32 bits for the chunk's number */
-#define CHUNK_AAD_BYTES	48
 
 static const u8 magic[8] = SITS_SEALED_MAGIC;
 static const char key_id_label[] = "SITS key id v1";
@@ -97,7 +97,7 @@ int sits_sealed_parse(const u8 page[SITS_SEALED_HDR_BYTES], struct sits_sealed_h
 	if (!lay_out(hdr))
 		return refuse(why, "plaintext length", -EBADMSG);
 	hdr->model_version = sits_get_le64(page + SITS_SEALED_OFF_MODEL_VERSION);
-	if (hdr->suite == SITS_SEALED_SUITE_ECB && !is_zero(page, SITS_SEALED_OFF_SALT, SITS_SEALED_OFF_SALT + 8))
+	if (hdr->suite == SITS_SEALED_SUITE_ECB && !is_zero(page, SITS_SEALED_OFF_SALT, SITS_SEALED_OFF_SALT + SITS_SEALED_SALT_LEN))
 		return refuse(why, "salt", -EBADMSG);
 	if (!model_id_ok(id) || !is_zero(page, SITS_SEALED_OFF_MODEL_ID + strnlen(id, SITS_SEALED_MODEL_ID_MAX),
 					 SITS_SEALED_OFF_MODEL_ID + SITS_SEALED_MODEL_ID_MAX))
@@ -105,120 +105,35 @@ int sits_sealed_parse(const u8 page[SITS_SEALED_HDR_BYTES], struct sits_sealed_h
 	memcpy(hdr->model_id, id, SITS_SEALED_MODEL_ID_MAX);
 	memcpy(hdr->key_id, page + SITS_SEALED_OFF_KEY_ID, SITS_SEALED_KEY_ID_LEN);
 	if (!is_zero(page, SITS_SEALED_OFF_CHUNK_BYTES + 4, SITS_SEALED_OFF_PLAIN_BYTES) ||
-	    !is_zero(page, SITS_SEALED_OFF_SALT + 8, SITS_SEALED_OFF_MODEL_ID) ||
+	    !is_zero(page, SITS_SEALED_OFF_SALT + SITS_SEALED_SALT_LEN, SITS_SEALED_OFF_MODEL_ID) ||
 	    !is_zero(page, SITS_SEALED_OFF_NONCE + SITS_GCM_IV_LEN, SITS_SEALED_OFF_WRAPPED_KEY))
 		return refuse(why, "reserved bytes", -EBADMSG);
 	return 0;
 }
 
-/* What follows from an authentic or new page and its file key. */
-static void open_file(struct sits_sealed_file *f, const u8 page[SITS_SEALED_HDR_BYTES],
-		      const u8 file_key[SITS_SM4_KEY_LEN])
+int sits_sealed_compose(u8 page[SITS_SEALED_HDR_BYTES], struct sits_sealed_hdr *hdr, const u8 salt[SITS_SEALED_SALT_LEN],
+			u32 chunk_bytes, u64 plain_bytes, const char *model_id, u64 model_version)
 {
-	struct sits_sm3 s;
-
-	sits_gcm_set_key(&f->key, file_key);
-	memcpy(f->salt, page + SITS_SEALED_OFF_SALT, sizeof(f->salt));
-	sits_sealed_digest_init(&s, page);
-	sits_sm3_final(&s, f->hdr_digest);
-}
-
-/* Put the file key into the page under kek; the page's other bytes are final. */
-static void wrap(u8 page[SITS_SEALED_HDR_BYTES], const u8 kek[SITS_SM4_KEY_LEN], const u8 nonce[SITS_GCM_IV_LEN],
-		 const u8 file_key[SITS_SM4_KEY_LEN])
-{
-	struct sits_gcm_key key;
-
-	sits_sealed_key_id(kek, page + SITS_SEALED_OFF_KEY_ID);
-	memcpy(page + SITS_SEALED_OFF_NONCE, nonce, SITS_GCM_IV_LEN);
-	sits_gcm_set_key(&key, kek);
-	sits_gcm_encrypt(&key, nonce, page, SITS_SEALED_OFF_WRAPPED_KEY, page + SITS_SEALED_OFF_WRAPPED_KEY,
-			 file_key, SITS_SM4_KEY_LEN, page + SITS_SEALED_OFF_WRAP_TAG);
-	sits_wipe(&key, sizeof(key));
-}
-
-/* Check the page's form and its tag under kek. @file_key: out, secret; zeros on failure. */
-static int unwrap(const u8 page[SITS_SEALED_HDR_BYTES], const u8 kek[SITS_SM4_KEY_LEN],
-		  struct sits_sealed_hdr *hdr, u8 file_key[SITS_SM4_KEY_LEN], const char **why)
-{
-	u8 id[SITS_SEALED_KEY_ID_LEN];
-	struct sits_gcm_key key;
-	int ret;
-
-	memset(file_key, 0, SITS_SM4_KEY_LEN);
-	ret = sits_sealed_parse(page, hdr, why);
-	if (ret)
-		return ret;
-	sits_sealed_key_id(kek, id);
-	if (memcmp(id, hdr->key_id, sizeof(id)))
-		return refuse(why, "key id", -ENOKEY);
-	sits_gcm_set_key(&key, kek);
-	ret = sits_gcm_decrypt(&key, page + SITS_SEALED_OFF_NONCE, page, SITS_SEALED_OFF_WRAPPED_KEY, file_key,
-			       page + SITS_SEALED_OFF_WRAPPED_KEY, SITS_SM4_KEY_LEN, page + SITS_SEALED_OFF_WRAP_TAG);
-	sits_wipe(&key, sizeof(key));
-	return ret ? refuse(why, "header tag", ret) : 0;
-}
-
-int sits_sealed_unwrap(const u8 page[SITS_SEALED_HDR_BYTES], const u8 kek[SITS_SM4_KEY_LEN],
-		       struct sits_sealed_file *f, const char **why)
-{
-	u8 file_key[SITS_SM4_KEY_LEN];
-	int ret;
-
-	memset(f, 0, sizeof(*f));
-	ret = unwrap(page, kek, &f->hdr, file_key, why);
-	if (ret)
-		sits_wipe(f, sizeof(*f));
-	else
-		open_file(f, page, file_key);
-	sits_wipe(file_key, sizeof(file_key));
-	return ret;
-}
-
-int sits_sealed_init(struct sits_sealed_file *f, u8 page[SITS_SEALED_HDR_BYTES], const u8 kek[SITS_SM4_KEY_LEN],
-		     const u8 random[SITS_SEALED_RANDOM_LEN], u32 chunk_bytes, u64 plain_bytes,
-		     const char *model_id, u64 model_version)
-{
-	const u8 *salt = random, *file_key = random + 8, *nonce = random + 24;
-	struct sits_sealed_hdr *h = &f->hdr;
-
-	memset(f, 0, sizeof(*f));
 	memset(page, 0, SITS_SEALED_HDR_BYTES);
-	h->version = VERSION;
-	h->suite = SITS_SEALED_SUITE_GCM;
-	h->chunk_bytes = chunk_bytes;
-	h->plain_bytes = plain_bytes;
-	h->model_version = model_version;
-	if (!chunk_bytes_ok(chunk_bytes) || !lay_out(h) || !model_id_ok(model_id))
+	memset(hdr, 0, sizeof(*hdr));
+	hdr->version = VERSION;
+	hdr->suite = SITS_SEALED_SUITE_GCM;
+	hdr->chunk_bytes = chunk_bytes;
+	hdr->plain_bytes = plain_bytes;
+	hdr->model_version = model_version;
+	if (!chunk_bytes_ok(chunk_bytes) || !lay_out(hdr) || !model_id_ok(model_id))
 		return -EINVAL;
-	memcpy(h->model_id, model_id, strnlen(model_id, SITS_SEALED_MODEL_ID_MAX));
+	memcpy(hdr->model_id, model_id, strnlen(model_id, SITS_SEALED_MODEL_ID_MAX));
 
 	memcpy(page, magic, sizeof(magic));
-	sits_put_le32(page + SITS_SEALED_OFF_VERSION, h->version);
-	sits_put_le32(page + SITS_SEALED_OFF_SUITE, h->suite);
+	sits_put_le32(page + SITS_SEALED_OFF_VERSION, hdr->version);
+	sits_put_le32(page + SITS_SEALED_OFF_SUITE, hdr->suite);
 	sits_put_le32(page + SITS_SEALED_OFF_CHUNK_BYTES, chunk_bytes);
 	sits_put_le64(page + SITS_SEALED_OFF_PLAIN_BYTES, plain_bytes);
 	sits_put_le64(page + SITS_SEALED_OFF_MODEL_VERSION, model_version);
-	memcpy(page + SITS_SEALED_OFF_SALT, salt, sizeof(f->salt));
-	memcpy(page + SITS_SEALED_OFF_MODEL_ID, h->model_id, SITS_SEALED_MODEL_ID_MAX);
-	wrap(page, kek, nonce, file_key);
-	memcpy(h->key_id, page + SITS_SEALED_OFF_KEY_ID, SITS_SEALED_KEY_ID_LEN);
-	open_file(f, page, file_key);
+	memcpy(page + SITS_SEALED_OFF_SALT, salt, SITS_SEALED_SALT_LEN);
+	memcpy(page + SITS_SEALED_OFF_MODEL_ID, hdr->model_id, SITS_SEALED_MODEL_ID_MAX);
 	return 0;
-}
-
-int sits_sealed_rewrap(u8 page[SITS_SEALED_HDR_BYTES], const u8 old_kek[SITS_SM4_KEY_LEN],
-		       const u8 new_kek[SITS_SM4_KEY_LEN], const u8 nonce[SITS_GCM_IV_LEN], const char **why)
-{
-	u8 file_key[SITS_SM4_KEY_LEN];
-	struct sits_sealed_hdr hdr;
-	int ret;
-
-	ret = unwrap(page, old_kek, &hdr, file_key, why);
-	if (!ret)
-		wrap(page, new_kek, nonce, file_key);
-	sits_wipe(file_key, sizeof(file_key));
-	return ret;
 }
 
 size_t sits_sealed_chunk_len(const struct sits_sealed_hdr *hdr, u64 i)
@@ -230,44 +145,16 @@ size_t sits_sealed_chunk_len(const struct sits_sealed_hdr *hdr, u64 i)
 	return (size_t)(hdr->plain_bytes - i * hdr->chunk_bytes);
 }
 
-static void chunk_nonce_aad(const struct sits_sealed_file *f, u64 i, u8 nonce[SITS_GCM_IV_LEN],
-			    u8 aad[CHUNK_AAD_BYTES])
+void sits_sealed_chunk_nonce_aad(const struct sits_sealed_hdr *hdr, const u8 salt[SITS_SEALED_SALT_LEN],
+				 const u8 hdr_digest[SITS_SM3_LEN], u64 i, u8 nonce[SITS_GCM_IV_LEN],
+				 u8 aad[SITS_SEALED_AAD_LEN])
 {
-	memcpy(nonce, f->salt, sizeof(f->salt));
-	sits_put_be32(nonce + sizeof(f->salt), (u32)i);
-	memset(aad, 0, CHUNK_AAD_BYTES);
-	memcpy(aad, f->hdr_digest, SITS_SM3_LEN);
+	memcpy(nonce, salt, SITS_SEALED_SALT_LEN);
+	sits_put_be32(nonce + SITS_SEALED_SALT_LEN, (u32)i);
+	memset(aad, 0, SITS_SEALED_AAD_LEN);
+	memcpy(aad, hdr_digest, SITS_SM3_LEN);
 	sits_put_le64(aad + SITS_SM3_LEN, i);
-	aad[SITS_SM3_LEN + 8] = i + 1 == f->hdr.nr_chunks;
-}
-
-int sits_sealed_chunk_open(const struct sits_sealed_file *f, u64 i, u8 *buf, const u8 tag[SITS_GCM_TAG_LEN])
-{
-	u8 nonce[SITS_GCM_IV_LEN], aad[CHUNK_AAD_BYTES];
-	size_t len = sits_sealed_chunk_len(&f->hdr, i);
-
-	if (i >= f->hdr.nr_chunks)
-		return -EBADMSG;
-	if (f->hdr.suite == SITS_SEALED_SUITE_ECB) {
-		sits_sm4_ecb_decrypt(&f->key.sm4, buf, buf, (len + 15) / 16);
-		return 0;
-	}
-	chunk_nonce_aad(f, i, nonce, aad);
-	return sits_gcm_decrypt(&f->key, nonce, aad, sizeof(aad), buf, buf, len, tag);
-}
-
-void sits_sealed_chunk_seal(const struct sits_sealed_file *f, u64 i, u8 *buf, u8 tag[SITS_GCM_TAG_LEN])
-{
-	u8 nonce[SITS_GCM_IV_LEN], aad[CHUNK_AAD_BYTES];
-	size_t len = sits_sealed_chunk_len(&f->hdr, i);
-
-	if (i >= f->hdr.nr_chunks || f->hdr.suite != SITS_SEALED_SUITE_GCM) {
-		memset(tag, 0, SITS_GCM_TAG_LEN);
-		memset(buf, 0, len);
-		return;
-	}
-	chunk_nonce_aad(f, i, nonce, aad);
-	sits_gcm_encrypt(&f->key, nonce, aad, sizeof(aad), buf, buf, len, tag);
+	aad[SITS_SM3_LEN + 8] = i + 1 == hdr->nr_chunks;
 }
 
 void sits_sealed_digest_init(struct sits_sm3 *s, const u8 page[SITS_SEALED_HDR_BYTES])

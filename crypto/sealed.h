@@ -2,8 +2,9 @@
 /*
  * sealed.h - the sealed file, version 1: its header page, and opening and sealing of chunks.
  *
- * Freestanding and shared by the kernel module and libsits; docs/sealed-file.md has every byte.
- * Callers do the reading and writing.
+ * Freestanding; docs/sealed-file.md has every byte. sealed.c has the form, which the kernel module and libsits share;
+ * sealed_crypt.c does the cryptography for libsits, the module goes to the kernel's crypto API for it. Callers do the
+ * reading and writing.
  *
  * The immutable header (magic to model id) is bound into every chunk's associated data together
  * with the chunk's number and whether it is the last. The wrapped file key stays outside it, so that
@@ -21,6 +22,8 @@
 #define SITS_SEALED_CHUNK_MIN	4096u
 #define SITS_SEALED_CHUNK_MAX	(16u << 20)
 #define SITS_SEALED_KEY_ID_LEN	16
+#define SITS_SEALED_SALT_LEN	8
+#define SITS_SEALED_AAD_LEN	48
 #define SITS_SEALED_MODEL_ID_MAX 128	/* with NUL */
 #define SITS_SEALED_SUITE_GCM	1
 #define SITS_SEALED_SUITE_ECB	240
@@ -68,7 +71,7 @@ struct sits_sealed_hdr {
 struct sits_sealed_file {
 	struct sits_sealed_hdr hdr;
 	struct sits_gcm_key key;	/* the file key */
-	u8 salt[8];
+	u8 salt[SITS_SEALED_SALT_LEN];
 	u8 hdr_digest[SITS_SM3_LEN];	/* SM3 of the immutable header: part of every chunk's AAD */
 };
 
@@ -81,6 +84,13 @@ void sits_sealed_key_id(const u8 kek[SITS_SM4_KEY_LEN], u8 id[SITS_SEALED_KEY_ID
  * static words naming the field.
  */
 int sits_sealed_parse(const u8 page[SITS_SEALED_HDR_BYTES], struct sits_sealed_hdr *hdr, const char **why);
+
+/**
+ * sits_sealed_compose() - Write the header page of a new file (suite 1), all but its wrap: what sits_sealed_parse() reads.
+ * Return: 0; -EINVAL for a chunk size, length or model id out of range.
+ */
+int sits_sealed_compose(u8 page[SITS_SEALED_HDR_BYTES], struct sits_sealed_hdr *hdr, const u8 salt[SITS_SEALED_SALT_LEN],
+			u32 chunk_bytes, u64 plain_bytes, const char *model_id, u64 model_version);
 
 /**
  * sits_sealed_unwrap() - Parse, authenticate the header under the key-encryption key and unwrap the file key.
@@ -108,6 +118,14 @@ int sits_sealed_rewrap(u8 page[SITS_SEALED_HDR_BYTES], const u8 old_kek[SITS_SM4
 
 /** sits_sealed_chunk_len() - Plaintext bytes of chunk i < nr_chunks. */
 size_t sits_sealed_chunk_len(const struct sits_sealed_hdr *hdr, u64 i);
+
+/**
+ * sits_sealed_chunk_nonce_aad() - What binds chunk i of suite 1 to its place in its file.
+ * @hdr_digest: SM3 of the immutable header
+ */
+void sits_sealed_chunk_nonce_aad(const struct sits_sealed_hdr *hdr, const u8 salt[SITS_SEALED_SALT_LEN],
+				 const u8 hdr_digest[SITS_SM3_LEN], u64 i, u8 nonce[SITS_GCM_IV_LEN],
+				 u8 aad[SITS_SEALED_AAD_LEN]);
 
 /**
  * sits_sealed_chunk_open() - Decrypt chunk i in place.

@@ -6,6 +6,7 @@
 #include <linux/cc_platform.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
+#include <linux/file.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -13,12 +14,15 @@
 #include <linux/uaccess.h>
 #include <linux/uidgid.h>
 
+#include "kmod/compat.h"
 #include "kmod/device.h"
 #include "kmod/dma_map.h"
 #include "kmod/dmabuf.h"
 #include "kmod/import.h"
+#include "kmod/queue.h"
 #include "kmod/region.h"
 #include "kmod/stats.h"
+#include "kmod/weights.h"
 
 static int owner_gid = -1;
 module_param(owner_gid, int, 0644);
@@ -79,6 +83,30 @@ int sits_arg_put(void __user *uarg, const void *karg, size_t ksize)
 	return copy_to_user(uarg, karg, min_t(size_t, *usize, ksize)) ? -EFAULT : 0;
 }
 
+int sits_file_install(struct file *file, u32 fd_flags, void __user *uarg, void *karg, size_t ksize,
+		      __s32 *kfd)
+{
+	int ret, fd;
+
+	fd = get_unused_fd_flags(fd_flags);
+	if (fd < 0) {
+		ret = fd;
+		goto err_put_file;
+	}
+	*kfd = fd;
+	ret = sits_arg_put(uarg, karg, ksize);
+	if (ret)
+		goto err_put_fd;
+	fd_install(fd, file);
+	return 0;
+
+err_put_fd:
+	put_unused_fd(fd);
+err_put_file:
+	fput(file);
+	return ret;
+}
+
 bool sits_name_is_valid(const u8 *name, size_t max)
 {
 	size_t i;
@@ -105,10 +133,14 @@ static long sits_ioctl_get_info(struct file *file, void __user *uarg)
 	arg = (struct sits_get_info) {
 		.size = arg.size,
 		.abi_version = SITS_ABI_VERSION,
-		.features = SITS_FEATURE_REGION | SITS_FEATURE_IMPORT | SITS_FEATURE_DMA_MAP,
+		.features = SITS_FEATURE_REGION | SITS_FEATURE_IMPORT | SITS_FEATURE_DMA_MAP |
+			    SITS_FEATURE_WEIGHTS | SITS_FEATURE_LOAD_RANGES | SITS_FEATURE_QUEUE |
+			    (IS_ENABLED(CONFIG_IO_URING) ? SITS_FEATURE_URING_CMD : 0),
 		.region_limit_bytes = READ_ONCE(sits_region_limit_bytes),
 		.region_used_bytes = atomic64_read(&sits_stats.region_used_bytes),
 		.nr_regions = atomic64_read(&sits_stats.regions),
+		.nr_queues = atomic64_read(&sits_stats.queues),
+		.nr_channels = atomic64_read(&sits_stats.channels),
 		.tee = cc_platform_has(CC_ATTR_MEM_ENCRYPT),
 	};
 #ifdef CONFIG_TRANSPARENT_HUGEPAGE
@@ -134,6 +166,10 @@ static const struct sits_ioctl sits_ioctls[] = {
 	{ SITS_IOC_DMA_MAP, true, sits_ioctl_dma_map },
 	/* Whoever holds the mapping may end it. */
 	{ SITS_IOC_DMA_UNMAP, false, sits_ioctl_dma_unmap },
+	{ SITS_IOC_WEIGHTS_LOAD, true, sits_ioctl_weights_load },
+	{ SITS_IOC_QUEUE_CREATE, true, sits_ioctl_queue_create },
+	/* The queue says who may. */
+	{ SITS_IOC_CHANNEL_OPEN, false, sits_ioctl_channel_open },
 };
 
 /* Structs grow, and the size bits with them: what tells ioctls apart is the rest. */
@@ -156,6 +192,20 @@ static long sits_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	return -ENOTTY;
 }
 
+static int sits_uring_cmd(struct io_uring_cmd *cmd, unsigned int issue_flags)
+{
+	/* Of what is under way there are loads only. */
+	if (issue_flags & SITS_URING_F_CANCEL) {
+		sits_uring_weights_cancel(cmd);
+		return 0;
+	}
+	if (sits_ioctl_key(cmd->cmd_op) != sits_ioctl_key(SITS_IOC_WEIGHTS_LOAD))
+		return -ENOTTY;
+	if (!sits_file_may_own(cmd->file))
+		return -EPERM;
+	return sits_uring_weights_load(cmd, issue_flags);
+}
+
 static void sits_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	seq_printf(m, "sits-abi-version:\t%u\n", SITS_ABI_VERSION);
@@ -169,6 +219,7 @@ static const struct file_operations sits_fops = {
 	.owner		= THIS_MODULE,
 	.unlocked_ioctl	= sits_ioctl,
 	.compat_ioctl	= compat_ptr_ioctl,
+	.uring_cmd	= sits_uring_cmd,
 	.show_fdinfo	= sits_show_fdinfo,
 	.llseek		= noop_llseek,
 };

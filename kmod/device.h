@@ -46,6 +46,20 @@ int sits_arg_get(void *karg, size_t ksize, size_t min_bytes, void __user *uarg);
  */
 int sits_arg_put(void __user *uarg, const void *karg, size_t ksize);
 
+/**
+ * sits_file_install() - Put a new file behind a new descriptor, and tell the caller of it.
+ * @file: taken always
+ * @fd_flags: O_CLOEXEC or 0
+ * @uarg: the caller's struct
+ * @karg: as it is to be copied back
+ * @ksize: bytes of it
+ * @kfd: the field of it that gets the descriptor
+ *
+ * Return: 0 or -errno.
+ */
+int sits_file_install(struct file *file, u32 fd_flags, void __user *uarg, void *karg, size_t ksize,
+		      __s32 *kfd);
+
 /* Is it NUL-terminated and without control characters? It will be seen in logs and in sysfs. */
 bool sits_name_is_valid(const u8 *name, size_t max);
 

@@ -31,7 +31,7 @@
  * @region: with a reference to its dma-buf
  * @dev: with a reference
  * @dir: for the device
- * @nr_segs: of the mapping
+ * @nr_segs: of the mapping, those in a row as one
  * @lock: guards all below
  * @attach: NULL once it is undone
  * @sgt: the attachment's
@@ -119,6 +119,44 @@ static struct device *sits_dma_find_device(const char *name)
 	return dev;
 }
 
+/* Goes through the entries of a mapping; those whose bus addresses follow each other are one. */
+struct sits_dma_walk {
+	struct scatterlist *sg;
+	unsigned int left;
+};
+
+static struct sits_dma_walk sits_dma_walk_start(const struct sg_table *sgt)
+{
+	return (struct sits_dma_walk) { .sg = sgt->sgl, .left = sgt->nents };
+}
+
+static bool sits_dma_walk_next(struct sits_dma_walk *walk, struct sits_dma_seg *seg)
+{
+	if (!walk->left)
+		return false;
+	seg->bus_addr = sg_dma_address(walk->sg);
+	seg->len_bytes = sg_dma_len(walk->sg);
+	while (--walk->left) {
+		walk->sg = sg_next(walk->sg);
+		if (sg_dma_address(walk->sg) != seg->bus_addr + seg->len_bytes)
+			break;
+		seg->len_bytes += sg_dma_len(walk->sg);
+		cond_resched();
+	}
+	return true;
+}
+
+static u32 sits_dma_count_segs(const struct sg_table *sgt)
+{
+	struct sits_dma_walk walk = sits_dma_walk_start(sgt);
+	struct sits_dma_seg seg;
+	u32 nr = 0;
+
+	while (sits_dma_walk_next(&walk, &seg))
+		nr++;
+	return nr;
+}
+
 static int sits_dma_attach(struct sits_dma *dma, u32 flags)
 {
 	int ret;
@@ -139,7 +177,7 @@ static int sits_dma_attach(struct sits_dma *dma, u32 flags)
 		ret = -EACCES;
 		goto err_unmap;
 	}
-	dma->nr_segs = dma->sgt->nents;
+	dma->nr_segs = sits_dma_count_segs(dma->sgt);
 	atomic64_inc(&sits_stats.dma_maps);
 	trace_sits_dma_map(dma->region, dev_name(dma->dev), 0);
 	return 0;
@@ -199,16 +237,11 @@ err_free:
 
 static int sits_dma_put_segs(const struct sits_dma *dma, struct sits_dma_seg __user *usegs)
 {
-	struct scatterlist *sg;
-	int i;
+	struct sits_dma_walk walk = sits_dma_walk_start(dma->sgt);
+	struct sits_dma_seg seg;
 
-	for_each_sgtable_dma_sg(dma->sgt, sg, i) {
-		struct sits_dma_seg seg = {
-			.bus_addr = sg_dma_address(sg),
-			.len_bytes = sg_dma_len(sg),
-		};
-
-		if (copy_to_user(&usegs[i], &seg, sizeof(seg)))
+	for (; sits_dma_walk_next(&walk, &seg); usegs++) {
+		if (copy_to_user(usegs, &seg, sizeof(seg)))
 			return -EFAULT;
 		cond_resched();
 	}
@@ -219,7 +252,6 @@ static int sits_dma_put_segs(const struct sits_dma *dma, struct sits_dma_seg __u
 static int sits_dma_install(struct sits_dma *dma, void __user *uarg, struct sits_dma_map *arg)
 {
 	struct file *file;
-	int ret, fd;
 
 	file = anon_inode_getfile("[sits-dma]", &sits_dma_fops, dma, O_RDWR);
 	if (IS_ERR(file)) {
@@ -227,23 +259,7 @@ static int sits_dma_install(struct sits_dma *dma, void __user *uarg, struct sits
 		return PTR_ERR(file);
 	}
 	/* The file owns the mapping from here on. */
-	fd = get_unused_fd_flags(O_CLOEXEC);
-	if (fd < 0) {
-		ret = fd;
-		goto err_put_file;
-	}
-	arg->fd_map = fd;
-	ret = sits_arg_put(uarg, arg, sizeof(*arg));
-	if (ret)
-		goto err_put_fd;
-	fd_install(fd, file);
-	return 0;
-
-err_put_fd:
-	put_unused_fd(fd);
-err_put_file:
-	fput(file);
-	return ret;
+	return sits_file_install(file, O_CLOEXEC, uarg, arg, sizeof(*arg), &arg->fd_map);
 }
 
 long sits_ioctl_dma_map(struct file *file, void __user *uarg)

@@ -82,14 +82,19 @@ static int sits_region_attach_check(const struct sits_region *region, const char
 	return 0;
 }
 
-/* Contiguous pages become one entry, but entries do not cross slots: none is over 2 MiB. */
-static unsigned long sits_region_extent(const struct sits_region *region, unsigned long pgoff)
+/*
+ * Contiguous pages become one entry, but entries do not cross slots: none is over 2 MiB, or @max
+ * pages.
+ */
+static unsigned long sits_region_extent(const struct sits_region *region, unsigned long pgoff,
+					unsigned long max)
 {
 	unsigned long slot = pgoff >> SITS_HUGE_ORDER;
 	unsigned long end = (slot << SITS_HUGE_ORDER) + sits_slot_pages(region, slot);
 	unsigned long pfn = page_to_pfn(sits_region_page(region, pgoff));
 	unsigned long n;
 
+	end = min(end, pgoff + max);
 	if (region->slots[slot].huge)
 		return end - pgoff;
 	for (n = 1; pgoff + n < end; n++)
@@ -98,15 +103,21 @@ static unsigned long sits_region_extent(const struct sits_region *region, unsign
 	return n;
 }
 
-static int sits_region_fill_sgt(struct sits_region *region, struct sg_table *sgt)
+static int sits_region_fill_sgt(struct sits_region *region, struct device *dev,
+				struct sg_table *sgt)
 {
+	/* A bounce buffer, which is all that a confidential guest has, takes 256 KiB at most. */
+	unsigned long bounce = dma_max_mapping_size(dev) >> PAGE_SHIFT;
+	/* What its driver says that an entry may be: 64 KiB, if it says nothing. */
+	unsigned long seg = dma_get_max_seg_size(dev) >> PAGE_SHIFT;
+	unsigned long max = max(min(bounce, seg), 1ul);
 	unsigned long pgoff, n;
 	struct scatterlist *sg;
 	unsigned int nents = 0;
 	int ret;
 
 	for (pgoff = 0; pgoff < region->nr_pages; pgoff += n) {
-		n = sits_region_extent(region, pgoff);
+		n = sits_region_extent(region, pgoff, max);
 		if (!++nents)
 			return -EOVERFLOW;
 		cond_resched();
@@ -116,7 +127,7 @@ static int sits_region_fill_sgt(struct sits_region *region, struct sg_table *sgt
 		return ret;
 	sg = sgt->sgl;
 	for (pgoff = 0; pgoff < region->nr_pages; pgoff += n, sg = sg_next(sg)) {
-		n = sits_region_extent(region, pgoff);
+		n = sits_region_extent(region, pgoff, max);
 		sg_set_page(sg, sits_region_page(region, pgoff), n << PAGE_SHIFT, 0);
 		cond_resched();
 	}
@@ -134,26 +145,30 @@ static int sits_dmabuf_attach(struct dma_buf *dmabuf, struct dma_buf_attachment 
 		return -ENOMEM;
 	a->dev = attach->dev;
 	a->dir = DMA_NONE;
-	ret = sits_region_fill_sgt(region, &a->sgt);
-	if (ret)
-		goto err_free;
 	mutex_lock(&region->lock);
 	ret = sits_region_attach_check(region, dev_name(attach->dev));
 	if (ret) {
 		sits_region_count_refused(region, dev_name(attach->dev), ret);
 		mutex_unlock(&region->lock);
-		goto err_free_sgt;
+		goto err_free;
 	}
+	/* Not mapped, so nobody looks at its table, which is empty yet. */
 	list_add(&a->node, &region->attachments);
 	region->nr_attached++;
 	mutex_unlock(&region->lock);
+	ret = sits_region_fill_sgt(region, attach->dev, &a->sgt);
+	if (ret)
+		goto err_forget;
 	attach->priv = a;
 	atomic64_inc(&sits_stats.importers);
 	trace_sits_attach(region, dev_name(attach->dev), 0);
 	return 0;
 
-err_free_sgt:
-	sg_free_table(&a->sgt);
+err_forget:
+	mutex_lock(&region->lock);
+	list_del(&a->node);
+	region->nr_attached--;
+	mutex_unlock(&region->lock);
 err_free:
 	kfree(a);
 	return ret;
@@ -304,11 +319,12 @@ static int sits_dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 	int ret = 0;
 
 	mutex_lock(&region->lock);
-	/* The importers allowed are devices, not drivers that copy. */
-	if (region->kind == SITS_KIND_PROTECTED || region->revoked)
+	if (region->revoked)
 		ret = -EPERM;
 	else if (region->load == SITS_LOAD_RUNNING)
 		ret = -EBUSY;
+	else if (region->load == SITS_LOAD_FAILED)
+		ret = -ENODATA;
 	if (ret)
 		goto out_unlock;
 	if (!region->nr_vmaps)
@@ -345,22 +361,43 @@ static void sits_dmabuf_release(struct dma_buf *dmabuf)
 	sits_region_free(region);
 }
 
+#define SITS_DMABUF_OPS						\
+	.attach			= sits_dmabuf_attach,		\
+	.detach			= sits_dmabuf_detach,		\
+	.map_dma_buf		= sits_dmabuf_map,		\
+	.unmap_dma_buf		= sits_dmabuf_unmap,		\
+	.begin_cpu_access	= sits_dmabuf_begin_cpu_access,	\
+	.end_cpu_access		= sits_dmabuf_end_cpu_access,	\
+	.mmap			= sits_dmabuf_mmap,		\
+	.release		= sits_dmabuf_release
+
 static const struct dma_buf_ops sits_dmabuf_ops = {
-	.attach			= sits_dmabuf_attach,
-	.detach			= sits_dmabuf_detach,
-	.map_dma_buf		= sits_dmabuf_map,
-	.unmap_dma_buf		= sits_dmabuf_unmap,
-	.begin_cpu_access	= sits_dmabuf_begin_cpu_access,
-	.end_cpu_access		= sits_dmabuf_end_cpu_access,
-	.mmap			= sits_dmabuf_mmap,
+	SITS_DMABUF_OPS,
 	.vmap			= sits_dmabuf_vmap,
 	.vunmap			= sits_dmabuf_vunmap,
-	.release		= sits_dmabuf_release,
 };
+
+/*
+ * The importers that PROTECTED allows are devices, not drivers that copy. The dma-buf core warns of
+ * an exporter that refuses a kernel mapping, but not of one that has none to give.
+ */
+static const struct dma_buf_ops sits_protected_dmabuf_ops = {
+	SITS_DMABUF_OPS,
+};
+
+static const struct dma_buf_ops *sits_region_dmabuf_ops(const struct sits_region *region)
+{
+	if (region->foreign)
+		return region->foreign->ops->vmap ? &sits_foreign_dmabuf_ops :
+						    &sits_foreign_novmap_dmabuf_ops;
+	return region->kind == SITS_KIND_PROTECTED ? &sits_protected_dmabuf_ops : &sits_dmabuf_ops;
+}
 
 struct sits_region *sits_region_of_dmabuf(const struct dma_buf *dmabuf)
 {
-	if (dmabuf->ops == &sits_dmabuf_ops || dmabuf->ops == &sits_foreign_dmabuf_ops)
+	if (dmabuf->ops == &sits_dmabuf_ops || dmabuf->ops == &sits_protected_dmabuf_ops ||
+	    dmabuf->ops == &sits_foreign_dmabuf_ops ||
+	    dmabuf->ops == &sits_foreign_novmap_dmabuf_ops)
 		return dmabuf->priv;
 	return NULL;
 }
@@ -376,7 +413,7 @@ struct dma_buf *sits_dmabuf_export(struct sits_region *region)
 	struct dma_buf_export_info info = {
 		.exp_name	= exp_names[region->kind],
 		.owner		= THIS_MODULE,
-		.ops		= region->foreign ? &sits_foreign_dmabuf_ops : &sits_dmabuf_ops,
+		.ops		= sits_region_dmabuf_ops(region),
 		.size		= sits_region_mapped_bytes(region),
 		.flags		= O_RDWR,
 		.resv		= region->foreign ? region->foreign->resv : NULL,

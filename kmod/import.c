@@ -110,17 +110,25 @@ static void sits_foreign_release(struct dma_buf *dmabuf)
 	sits_region_free(region);
 }
 
+#define SITS_FOREIGN_DMABUF_OPS						\
+	.attach			= sits_foreign_attach,			\
+	.detach			= sits_foreign_detach,			\
+	.map_dma_buf		= sits_foreign_map,			\
+	.unmap_dma_buf		= sits_foreign_unmap,			\
+	.begin_cpu_access	= sits_foreign_begin_cpu_access,	\
+	.end_cpu_access		= sits_foreign_end_cpu_access,		\
+	.mmap			= sits_foreign_mmap,			\
+	.release		= sits_foreign_release
+
 const struct dma_buf_ops sits_foreign_dmabuf_ops = {
-	.attach			= sits_foreign_attach,
-	.detach			= sits_foreign_detach,
-	.map_dma_buf		= sits_foreign_map,
-	.unmap_dma_buf		= sits_foreign_unmap,
-	.begin_cpu_access	= sits_foreign_begin_cpu_access,
-	.end_cpu_access		= sits_foreign_end_cpu_access,
-	.mmap			= sits_foreign_mmap,
+	SITS_FOREIGN_DMABUF_OPS,
 	.vmap			= sits_foreign_vmap,
 	.vunmap			= sits_foreign_vunmap,
-	.release		= sits_foreign_release,
+};
+
+/* Of an exporter that gives no kernel mappings. */
+const struct dma_buf_ops sits_foreign_novmap_dmabuf_ops = {
+	SITS_FOREIGN_DMABUF_OPS,
 };
 
 static struct sits_region *sits_import_dmabuf(const struct sits_region_import *arg)

@@ -9,8 +9,12 @@ struct dma_buf_ops;
 struct file;
 struct sits_region;
 
-/* Passes everything on to the dma-buf that was imported. */
+/*
+ * Pass everything on to the dma-buf that was imported; the second where that has no kernel
+ * mappings.
+ */
 extern const struct dma_buf_ops sits_foreign_dmabuf_ops;
+extern const struct dma_buf_ops sits_foreign_novmap_dmabuf_ops;
 
 /* Unpin the pages of a process. */
 void sits_import_unpin(struct sits_region *region);

@@ -119,8 +119,15 @@ static int sits_slot_fill(struct sits_region *region, unsigned long i, int node)
 
 	if (sits_slot_pages(region, i) == SITS_SLOT_PAGES)
 		region->slots[i].huge = sits_alloc_pages(node, SITS_HUGE_ORDER, effort);
-	if (region->slots[i].huge)
+	if (region->slots[i].huge) {
+		/*
+		 * Where it is in the dma-buf's file. Linux maps a huge page by a PMD only if by
+		 * this all of it is within the file (finish_fault() of 6.12.117), and nobody
+		 * clears what the page's last user left there.
+		 */
+		page_folio(region->slots[i].huge)->index = i << SITS_HUGE_ORDER;
 		return 0;
+	}
 	if (region->create_flags & SITS_CREATE_REQUIRE_HUGE)
 		return -ENOMEM;
 	return sits_slot_fill_small(region, i, node);
@@ -402,7 +409,7 @@ static u32 sits_region_state(const struct sits_region *region)
 	if (region->slots && cc_platform_has(CC_ATTR_MEM_ENCRYPT))
 		state |= SITS_REGION_F_ENCRYPTED;
 	if (region->load == SITS_LOAD_DONE)
-		state |= SITS_REGION_F_LOADED;
+		state |= SITS_REGION_F_LOADED | (region->partial ? SITS_REGION_F_PARTIAL : 0);
 	if (region->load == SITS_LOAD_RUNNING || region->load == SITS_LOAD_FAILED)
 		state |= SITS_REGION_F_LOADING;
 	if (region->revoked)
@@ -534,7 +541,7 @@ int sits_region_load_begin(struct sits_region *region)
 	return ret;
 }
 
-void sits_region_load_end(struct sits_region *region, const u8 *digest)
+void sits_region_load_end(struct sits_region *region, const u8 *digest, bool partial)
 {
 	if (!digest)
 		sits_region_wipe(region);
@@ -543,6 +550,7 @@ void sits_region_load_end(struct sits_region *region, const u8 *digest)
 		memcpy(region->digest, digest, sizeof(region->digest));
 		region->sealed = true;
 		region->load = SITS_LOAD_DONE;
+		region->partial = partial;
 	} else {
 		region->load = SITS_LOAD_FAILED;
 	}

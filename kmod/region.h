@@ -68,6 +68,7 @@ enum sits_load_state {
  * @lock: guards all below; see docs/kernel-module.md for what it nests in
  * @sealed: nobody may write, for good
  * @load: see enum sits_load_state
+ * @partial: DONE, but ranges of the file only
  * @nr_maps: CPU mappings (VMAs)
  * @nr_writable: of these, those that may write
  * @nr_attached: devices attached
@@ -103,6 +104,7 @@ struct sits_region {
 	struct mutex lock;
 	bool sealed;
 	enum sits_load_state load;
+	bool partial;
 	unsigned int nr_maps;
 	unsigned int nr_writable;
 	unsigned int nr_attached;
@@ -222,8 +224,9 @@ int sits_region_load_begin(struct sits_region *region);
  * @region: that sits_region_load_begin() took
  * @digest: SITS_DIGEST_LEN bytes: it succeeded, and the region is sealed; copied. NULL: it failed,
  * and the region is wiped, and stays unreadable until a load into it succeeds.
+ * @partial: not all of the file was loaded
  */
-void sits_region_load_end(struct sits_region *region, const u8 *digest);
+void sits_region_load_end(struct sits_region *region, const u8 *digest, bool partial);
 
 /* The ioctls. */
 long sits_ioctl_region_create(struct file *file, void __user *uarg);

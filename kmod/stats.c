@@ -27,6 +27,15 @@ SITS_STAT_ATTR(regions_failed);
 SITS_STAT_ATTR(imports_refused);
 SITS_STAT_ATTR(importers);
 SITS_STAT_ATTR(dma_maps);
+SITS_STAT_ATTR(loads);
+SITS_STAT_ATTR(load_failures);
+SITS_STAT_ATTR(loaded_bytes);
+SITS_STAT_ATTR(queues);
+SITS_STAT_ATTR(channels);
+SITS_STAT_ATTR(requests);
+SITS_STAT_ATTR(answered);
+SITS_STAT_ATTR(cancelled);
+SITS_STAT_ATTR(refused_busy);
 
 static struct attribute *sits_stats_attrs[] = {
 	&dev_attr_regions.attr,
@@ -36,6 +45,15 @@ static struct attribute *sits_stats_attrs[] = {
 	&dev_attr_imports_refused.attr,
 	&dev_attr_importers.attr,
 	&dev_attr_dma_maps.attr,
+	&dev_attr_loads.attr,
+	&dev_attr_load_failures.attr,
+	&dev_attr_loaded_bytes.attr,
+	&dev_attr_queues.attr,
+	&dev_attr_channels.attr,
+	&dev_attr_requests.attr,
+	&dev_attr_answered.attr,
+	&dev_attr_cancelled.attr,
+	&dev_attr_refused_busy.attr,
 	NULL
 };
 

@@ -24,7 +24,7 @@ $(O)/libsits.so $(O)/$(LIB_SONAME): $(O)/libsits.so.$(VERSION)
 PROGRAMS += $(O)/libsits.a $(O)/libsits.so $(O)/$(LIB_SONAME)
 
 .PHONY: install-libsits
-install-libsits: $(O)/libsits.a $(O)/libsits.so.$(VERSION)
+install-libsits: install-kernels $(O)/libsits.a $(O)/libsits.so.$(VERSION)
 	install -D -m 0644 $(O)/libsits.a $(DESTDIR)$(LIBDIR)/libsits.a
 	install -D -m 0755 $(O)/libsits.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libsits.so.$(VERSION)
 	ln -sf libsits.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(LIB_SONAME)

@@ -22,6 +22,8 @@
 #define DATA_RECV 0		/* user_data; sends count from 1, as they never are in flight */
 #define NEEDED (IORING_FEAT_EXT_ARG | IORING_FEAT_NODROP | IORING_FEAT_CQE_SKIP)
 #define FINI_LIMIT_NS (10 * SITS_NSEC_PER_SEC)
+#define ARM_TRIES 8		/* of a receive that ends at once; then, or where the kernel has no memory for one, */
+#define ARM_AGAIN_NS (10 * SITS_NSEC_PER_MSEC)	/* it is tried again so soon */
 
 #define BUF_RING_BYTES (NR_BUFS * sizeof(struct io_uring_buf))
 #define MAPPING_BYTES (BUF_RING_BYTES + NR_BUFS * SITS_WIRE_MAX)
@@ -205,23 +207,29 @@ static int take_cqe(struct sits_chio *io, struct io_uring_cqe *cqe, void *buf)
 	return res > 0 ? res : 0;
 }
 
+/*
+ * A receive that ends with an error, as the first one after the daemon's death does, is armed again at once, for what comes
+ * after it: whoever waits without one is not woken.
+ */
 static int next_uring(struct sits_chio *io, void *buf)
 {
 	struct io_uring_cqe *cqe;
 	int ret;
 
-	while (!io_uring_peek_cqe(&io->ring, &cqe)) {
-		ret = take_cqe(io, cqe, buf);
+	for (int tries = 0; tries < ARM_TRIES; tries++) {
+		while (!io_uring_peek_cqe(&io->ring, &cqe)) {
+			ret = take_cqe(io, cqe, buf);
+			if (ret)
+				return ret;
+		}
+		if (io->recv_armed)
+			break;
+		/* What has come meanwhile completes inside the call. */
+		ret = arm_recv(io);
 		if (ret)
-			return ret;
+			return ret == -EBUSY || ret == -EAGAIN ? 0 : ret;
 	}
-	if (io->recv_armed)
-		return 0;
-	/* Armed again: what has come meanwhile completes inside the call. */
-	ret = arm_recv(io);
-	if (!ret && !io_uring_peek_cqe(&io->ring, &cqe))
-		return take_cqe(io, cqe, buf);
-	return ret == -EBUSY || ret == -EAGAIN ? 0 : ret;
+	return 0;
 }
 
 static int next_plain(struct sits_chio *io, void *buf)
@@ -248,10 +256,11 @@ int sits_chio_next(struct sits_chio *io, void *buf)
 
 int sits_chio_wait(struct sits_chio *io, uint64_t timeout_ns)
 {
-	bool for_ever = timeout_ns == UINT64_MAX;
+	uint64_t wait_ns = io->uring && !io->recv_armed ? SITS_MIN(timeout_ns, ARM_AGAIN_NS) : timeout_ns;
+	bool for_ever = wait_ns == UINT64_MAX;
 	struct __kernel_timespec kts = {
-		.tv_sec = (long long)(timeout_ns / SITS_NSEC_PER_SEC),
-		.tv_nsec = (long long)(timeout_ns % SITS_NSEC_PER_SEC),
+		.tv_sec = (long long)(wait_ns / SITS_NSEC_PER_SEC),
+		.tv_nsec = (long long)(wait_ns % SITS_NSEC_PER_SEC),
 	};
 	struct timespec ts = { .tv_sec = (time_t)kts.tv_sec, .tv_nsec = (long)kts.tv_nsec };
 	struct pollfd pfd = { .fd = io->sock, .events = POLLIN };

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "libsits/provider_user.h"
+#include "libsits/whole.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U	/* Linux 6.3 */
@@ -27,7 +28,6 @@
 #define OPEN_WITHIN_S 10	/* a daemon that does not answer HELLO by then is stuck */
 #define HELLO_RETRY_NS (5 * SITS_NSEC_PER_MSEC)
 #define CONTROL_RETRY_NS (10 * SITS_NSEC_PER_MSEC)
-#define WHOLE_MAX (64u << 20)	/* bytes of a chunk that comes in pieces */
 
 struct outstanding {
 	uint64_t req;
@@ -53,8 +53,7 @@ struct channel {
 	uint64_t next_req;
 	struct outstanding *out;
 	size_t nr_out, out_room, max_out;
-	uint8_t *whole;		/* a chunk put together from pieces */
-	size_t whole_len, whole_room;
+	struct sits_whole whole;
 };
 
 static struct channel *channel_of(struct sits_channel *base)
@@ -212,7 +211,7 @@ static int uc_cancel(struct sits_channel *base, uint64_t req)
 /* The caller is done with the last chunk: give its place in the ring back. */
 static void release_rx(struct channel *ch)
 {
-	ch->whole_len = 0;
+	ch->whole.len = 0;
 	if (!ch->rx_unread)
 		return;
 	ch->rx_unread = false;
@@ -221,27 +220,6 @@ static void release_rx(struct channel *ch)
 	if (__atomic_load_n(&ch->ctl->rx_wait, __ATOMIC_SEQ_CST) &&
 	    __atomic_exchange_n(&ch->ctl->rx_wait, 0, __ATOMIC_SEQ_CST))
 		ch->kick_due = true;
-}
-
-static int append_piece(struct channel *ch, const uint8_t *data, size_t len)
-{
-	size_t need = ch->whole_len + len, room = SITS_MAX(ch->whole_room, 4096u);
-	uint8_t *whole;
-
-	if (need > WHOLE_MAX)
-		return -EMSGSIZE;
-	while (room < need)
-		room *= 2;
-	if (room != ch->whole_room) {
-		whole = realloc(ch->whole, room);
-		if (!whole)
-			return -ENOMEM;
-		ch->whole = whole;
-		ch->whole_room = room;
-	}
-	memcpy(ch->whole + ch->whole_len, data, len);
-	ch->whole_len = need;
-	return 0;
 }
 
 static bool chunk_ok(struct channel *ch, const struct sits_wire_chunk *m, int len)
@@ -267,22 +245,22 @@ static int take_chunk(struct channel *ch, const struct sits_wire_chunk *m,
 
 	ch->rx_end = m->rx_end;
 	ch->rx_unread = true;
-	if (m->hdr.flags & SITS_WIRE_MORE || ch->whole_len) {
-		ret = append_piece(ch, data, m->len);
+	if (m->hdr.flags & SITS_WIRE_MORE || ch->whole.len) {
+		ret = sits_whole_append(&ch->whole, data, m->len);
 		if (ret)
 			return ret;
 		if (m->hdr.flags & SITS_WIRE_MORE) {
-			size_t so_far = ch->whole_len;
+			size_t so_far = ch->whole.len;
 
 			release_rx(ch);	/* copied: its place is free now */
-			ch->whole_len = so_far;
+			ch->whole.len = so_far;
 			flush_control(ch);
 			return 0;
 		}
-		data = ch->whole;
+		data = ch->whole.data;
 	}
 	*chunk = (struct sits_chunk){
-		.req = m->req, .data = data, .len = ch->whole_len ? ch->whole_len : m->len,
+		.req = m->req, .data = data, .len = ch->whole.len ? ch->whole.len : m->len,
 		.status = m->status, .last = !!(m->hdr.flags & SITS_WIRE_LAST),
 	};
 	if (chunk->last)
@@ -334,7 +312,7 @@ static int uc_recv(struct sits_channel *base, struct sits_chunk *chunk, int time
 	int ret;
 
 	pthread_mutex_lock(&ch->lock);
-	if (!(ch->whole_len && !ch->rx_unread))	/* else the front of a chunk, kept over a timeout */
+	if (!(ch->whole.len && !ch->rx_unread))	/* else the front of a chunk, kept over a timeout */
 		release_rx(ch);
 	for (;;) {
 		uint64_t now, wait = UINT64_MAX;
@@ -377,9 +355,7 @@ static void free_channel(struct channel *ch)
 		explicit_bzero(ch->arena + ch->rx_off, SITS_MIN(ch->rx_end, ch->rx_bytes));
 		munmap(ch->arena, ch->arena_bytes);
 	}
-	if (ch->whole)
-		explicit_bzero(ch->whole, ch->whole_room);
-	free(ch->whole);
+	sits_whole_fini(&ch->whole);
 	free(ch->out);
 	pthread_mutex_destroy(&ch->lock);
 	free(ch);

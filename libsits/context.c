@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #define DEFAULT_RUN_DIR "/run/sits"
-#define DEVICE_PATH "/dev/sits"
 
 /* In order of preference: AUTO takes the first whose probe succeeds. */
 static const struct sits_provider *const providers[] = {
+	&sits_provider_kernel,
 	&sits_provider_user,
 };
 
@@ -25,29 +25,13 @@ static const struct sits_provider *find_provider(uint32_t id)
 	return NULL;
 }
 
-/* A provider that was asked for by name but is not in this build of the library. */
-static int no_such_provider(struct sits_ctx *ctx)
-{
-	if (access(DEVICE_PATH, F_OK))
-		sits_log(ctx, SITS_LOG_ERR,
-			 "provider 'kernel': %s: %s; load the module with 'modprobe sits', or choose provider 'user' or 'auto'",
-			 DEVICE_PATH, strerror(errno));
-	else
-		sits_log(ctx, SITS_LOG_ERR,
-			 "provider 'kernel': this libsits (%s) was built without it; choose provider 'user' or 'auto'",
-			 SITS_VERSION);
-	return -ENODEV;
-}
-
 static int choose_provider(struct sits_ctx *ctx, uint32_t want)
 {
 	int ret = -ENODEV;
 
 	if (want != SITS_PROVIDER_AUTO) {
 		ctx->provider = find_provider(want);
-		if (!ctx->provider)
-			return no_such_provider(ctx);
-		return ctx->provider->probe(ctx, true);
+		return ctx->provider ? ctx->provider->probe(ctx, true) : -EINVAL;
 	}
 	for (size_t i = 0; i < sizeof(providers) / sizeof(providers[0]); i++) {
 		ctx->provider = providers[i];
@@ -86,6 +70,7 @@ int sits_open(const struct sits_open_opts *opts, struct sits_ctx **out)
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -ENOMEM;
+	ctx->dev_fd = -1;
 	ctx->log = o.log;
 	ctx->log_arg = o.log_arg;
 	ret = choose_run_dir(ctx, o.run_dir);
@@ -108,6 +93,8 @@ void sits_close(struct sits_ctx *ctx)
 {
 	if (!ctx)
 		return;
+	if (ctx->dev_fd >= 0)
+		close(ctx->dev_fd);
 	free(ctx->run_dir);
 	free(ctx);
 }

@@ -26,6 +26,7 @@
 #define FIELD_HDR 8u
 #define STOPS_MAX 16u
 #define STOP_BYTES_MAX 256u
+#define TAG_BYTES_MAX 64u
 #define TEMPERATURE_MAX 100.0f
 #define PENALTY_MAX 2.0f
 
@@ -49,6 +50,7 @@ static const char *const field_names[] = {
 	[SITS_FIELD_STOP] = "stop",
 	[SITS_FIELD_MODEL] = "model",
 	[SITS_FIELD_PROMPT_SPECIAL] = "prompt_special",
+	[SITS_FIELD_TAG] = "tag",
 };
 #define NR_FIELD_TYPES (sizeof(field_names) / sizeof(field_names[0]))
 
@@ -160,7 +162,7 @@ struct parser {
 	size_t len;
 	char *err;
 	size_t err_len;
-	uint32_t prompts, messages, stops, models;
+	uint32_t prompts, messages, stops, models, tags;
 };
 
 static int fail(struct parser *p, int code, const char *fmt, ...)
@@ -225,9 +227,9 @@ static int check_header(struct parser *p, struct sits_infer_request_hdr *h)
 	for (size_t i = sizeof(*h); i < h->size; i++)
 		if (p->bytes[i])
 			return fail(p, -EINVAL, "size: byte %zu of the header is not known here", i);
-	if (h->flags & ~SITS_INFER_IGNORE_EOS)
+	if (h->flags & ~SITS_INFER_FLAGS)
 		return fail(p, -EINVAL, "flags: %#x are not known here",
-			    h->flags & ~SITS_INFER_IGNORE_EOS);
+			    h->flags & ~SITS_INFER_FLAGS);
 	if (h->op != SITS_INFER_OP_GENERATE && h->op != SITS_INFER_OP_INFO)
 		return fail(p, -EINVAL, "op: %u is none", h->op);
 	if (h->sched_class > SITS_CLASS_BESTEFFORT)
@@ -280,6 +282,13 @@ static int check_field(struct parser *p, uint32_t index, const struct field_hdr 
 		if (!f->len || f->len >= SITS_MODEL_ID_MAX)
 			return fail(p, -EINVAL, "field %u (model): %u bytes; 1 to %u", index,
 				    f->len, SITS_MODEL_ID_MAX - 1);
+		return 0;
+	case SITS_FIELD_TAG:
+		if (++p->tags > 1)
+			return fail(p, -EINVAL, "field %u (tag): given twice", index);
+		if (!f->len || f->len > TAG_BYTES_MAX)
+			return fail(p, -EINVAL, "field %u (tag): %u bytes; 1 to %u", index, f->len,
+				    TAG_BYTES_MAX);
 		return 0;
 	default:
 		return fail(p, -EINVAL, "field %u: type %u is not known here", index, f->type);

@@ -30,6 +30,10 @@
 
 /* ------------------------------------------------------------------ providers */
 
+struct sits_key;
+struct sits_load_opts;
+struct sits_weights_job;
+
 /**
  * struct sits_provider - one implementation behind the API.
  * @id: SITS_PROVIDER_*
@@ -37,6 +41,8 @@
  * @probe: 0 where it can be used here; else -errno, and one ERR line where @forced says that
  *         the caller asked for this provider by name
  * @region_create: @opts checked; allocates the region and sets its @data, @fd and @mapped_bytes
+ * @source_flags: how a sealed file is to be opened for a load: SITS_SOURCE_* of source.h
+ * @weights_load: fill regions from files whose headers allow it, and that fit, as weights.h has it
  * @queue_create: @channel_open: arguments checked
  *
  * The table is constant; the objects it makes are owned by their creators.
@@ -47,17 +53,22 @@ struct sits_provider {
 	int (*probe)(struct sits_ctx *ctx, bool forced);
 	int (*region_create)(struct sits_ctx *ctx, const struct sits_region_opts *opts,
 			     struct sits_region **out);
+	unsigned int (*source_flags)(const struct sits_load_opts *opts);
+	int (*weights_load)(struct sits_weights_job *jobs, uint32_t nr_jobs, const struct sits_key *key,
+			    const struct sits_load_opts *opts);
 	int (*queue_create)(struct sits_ctx *ctx, const struct sits_queue_opts *opts,
 			    struct sits_queue **out);
 	int (*channel_open)(struct sits_ctx *ctx, const char *name, uint64_t arena_bytes,
 			    struct sits_channel **out);
 };
 
-extern const struct sits_provider sits_provider_user;
+extern const struct sits_provider sits_provider_kernel, sits_provider_user;
 
 /* Allocated by sits_open(), freed by sits_close(); constant in between. */
 struct sits_ctx {
 	const struct sits_provider *provider;
+	int dev_fd;			/* kernel provider: /dev/sits; else -1 */
+	uint64_t features;		/* kernel provider: SITS_FEATURE_* of linux/sits.h */
 	char *run_dir;
 	void (*log)(void *log_arg, int severity, const char *line);
 	void *log_arg;
@@ -100,25 +111,27 @@ enum sits_region_state {
  * struct sits_region_ops - what a provider does to its regions. Called with region->lock held,
  * but for @destroy.
  * @destroy: wipe, unmap, close and free
- * @set_writable: make the owner's mapping writable, or read-only
- * @wipe: overwrite all of it; the mapping is writable
  * @seal: make it read-only for everyone for good
+ * @load_begin: make it ready to be filled, by this process or by the kernel
+ * @load_finish: it has been filled: seal it, and make it readable; on failure load_fail follows
+ * @load_fail: give up the load. Return: whether it was wiped and is unreadable now, rather than as it was before
  * @info: fill the effective facts; the caller has filled len, kind and digest
  */
 struct sits_region_ops {
 	void (*destroy)(struct sits_region *region);
-	int (*set_writable)(struct sits_region *region, bool writable);
-	void (*wipe)(struct sits_region *region);
 	int (*seal)(struct sits_region *region);
+	int (*load_begin)(struct sits_region *region);
+	int (*load_finish)(struct sits_region *region);
+	bool (*load_fail)(struct sits_region *region);
 	int (*info)(const struct sits_region *region, struct sits_region_info *info);
 };
 
-/* Allocated by the provider's region_create, freed by its destroy. @lock guards @state and
- * @digest; all else is constant after creation. */
+/* Allocated by the provider's region_create, freed by its destroy. @lock guards @state, @digest and
+ * @partial; all else is constant after creation. */
 struct sits_region {
 	struct sits_ctx *ctx;		/* borrowed */
 	const struct sits_region_ops *ops;
-	void *data;			/* the mapping, whatever the state */
+	void *data;			/* where it is mapped, whatever the state */
 	uint64_t len_bytes;
 	uint64_t mapped_bytes;
 	uint32_t kind;
@@ -126,13 +139,15 @@ struct sits_region {
 	char name[64];
 	pthread_mutex_t lock;
 	enum sits_region_state state;
+	bool partial;			/* ranges of the file with that digest were loaded */
 	uint8_t digest[32];
 };
 
 /**
  * sits_region_load_begin() - Start a load into @region.
  * @data: out: the memory to write, mapped_bytes of it, aligned to pages (2 MiB where the
- *        kind asks for huge pages); valid until load_finish or load_fail, one of which must follow
+ *        kind asks for huge pages); valid until load_finish or load_fail, one of which must follow. Where the kernel is
+ *        to fill it, nobody else can reach it
  *
  * From here on sits_region_data() returns NULL and sits_region_fd() -EBUSY.
  * Return: 0; -EBUSY while another load runs; -EPERM where it is sealed; -errno.
@@ -142,13 +157,19 @@ int sits_region_load_begin(struct sits_region *region, void **data);
 /**
  * sits_region_load_finish() - Everything has verified: seal it and hand it out.
  * @digest: SM3 of the sealed file, 32 bytes; copied
+ * @partial: ranges of it were loaded, not all
  *
  * Return: 0; -errno, and then it has been wiped as load_fail does.
  */
-int sits_region_load_finish(struct sits_region *region, const uint8_t *digest);
+int sits_region_load_finish(struct sits_region *region, const uint8_t *digest, bool partial);
 
-/** sits_region_load_fail() - Give up a load: wipe. Unreadable until a load succeeds. */
+/** sits_region_load_fail() - Give up a load: wipe. Unreadable until a load succeeds; as it was, where nothing had been
+ * written yet. */
 void sits_region_load_fail(struct sits_region *region);
+
+/** sits_region_load_undo() - The same right after load_finish, before the caller has it: another region of the same load
+ * could not be finished. */
+void sits_region_load_undo(struct sits_region *region);
 
 /* Bytes at the end of @region's mapping that lie beyond len_bytes are writable during a load. */
 static inline uint64_t sits_region_mapped(const struct sits_region *region)
@@ -178,6 +199,20 @@ struct sits_map_facts {
 
 /** sits_map_facts() - Read them. Return: 0; -ENOENT where nothing is mapped; -errno. */
 int sits_map_facts(const void *addr, uint64_t len_bytes, struct sits_map_facts *facts);
+
+/** sits_map_reserve() - Addresses for @len_bytes, aligned to @align bytes, that nobody can use until something is mapped
+ * over them with MAP_FIXED. Return: 0; -errno. */
+int sits_map_reserve(uint64_t len_bytes, uint64_t align, void **out);
+
+/** sits_check_available() - -ENOMEM and an ERR line where the machine has less than @len_bytes to give to region @name:
+ * trying would end with the OOM killer. */
+int sits_check_available(struct sits_ctx *ctx, const char *name, uint64_t len_bytes);
+
+/** sits_memlock_allows() - Does RLIMIT_MEMLOCK let this process lock @len_bytes more? */
+bool sits_memlock_allows(uint64_t len_bytes);
+
+/** sits_log_memlock() - The line of @severity that says it does not: the need, the limit, how to raise it. */
+void sits_log_memlock(struct sits_ctx *ctx, int severity, uint64_t len_bytes, const char *what);
 
 /** sits_lock_memory() - mlock(2) with words: -EPERM and one line of @severity giving RLIMIT_MEMLOCK,
  * the need and how to raise it, @what naming the memory; other -errno likewise. */

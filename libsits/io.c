@@ -31,6 +31,24 @@ int sits_pread_all(int fd, void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
+int sits_read_upto(int fd, void *buf, size_t max, size_t *len)
+{
+	ssize_t n;
+
+	for (*len = 0; *len < max; *len += (size_t)n) {
+		n = read(fd, (uint8_t *)buf + *len, max - *len);
+		if (n < 0 && errno == EINTR) {
+			n = 0;
+			continue;
+		}
+		if (n < 0)
+			return -errno;
+		if (!n)
+			break;
+	}
+	return 0;
+}
+
 int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
 {
 	const uint8_t *p = buf;

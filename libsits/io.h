@@ -15,6 +15,9 @@ struct stat;
 /** sits_pread_all() - Return: 0; -ENODATA where the file ends before; -errno. */
 int sits_pread_all(int fd, void *buf, size_t len, uint64_t off);
 
+/** sits_read_upto() - Read until the end, or @max bytes; for what can't be read at an offset. @len: out. Return: 0; -errno. */
+int sits_read_upto(int fd, void *buf, size_t max, size_t *len);
+
 /** sits_pwrite_all() - Return: 0; -errno. */
 int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off);
 

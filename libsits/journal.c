@@ -85,11 +85,31 @@ int sits_journal_read(struct sits_ctx *ctx, const char *path, struct sits_journa
 	image_digest(&im, digest);
 	if (memcmp(im.magic, MAGIC, MAGIC_LEN) || memcmp(digest, im.digest, sizeof(digest)))
 		goto out;
+	/* Of two files: no rekey leaves such a thing, and each page would vouch for the other. */
+	if (memcmp(im.pages.old_page, im.pages.new_page, SITS_SEALED_IMMUTABLE_BYTES))
+		goto out;
 	*j = im.pages;
 	ret = 0;
 out:
 	close(fd);
 	return ret;
+}
+
+/* @name: PATH_MAX bytes. */
+static int name_journal(struct sits_ctx *ctx, const char *path, char *name)
+{
+	int ret = journal_path(path, name);
+
+	if (ret)
+		sits_log(ctx, SITS_LOG_ERR, "%s: can't name a journal beside it: %s; give it a shorter name", path, strerror(-ret));
+	return ret;
+}
+
+int sits_journal_check(struct sits_ctx *ctx, const char *path)
+{
+	char name[PATH_MAX];
+
+	return name_journal(ctx, path, name);
 }
 
 int sits_journal_write(struct sits_ctx *ctx, const char *path, const struct sits_journal *j)
@@ -100,11 +120,9 @@ int sits_journal_write(struct sits_ctx *ctx, const char *path, const struct sits
 	struct stat st;
 	int ret;
 
-	ret = journal_path(path, name);
-	if (ret) {
-		sits_log(ctx, SITS_LOG_ERR, "%s: can't name a journal beside it: %s; give it a shorter name", path, strerror(-ret));
+	ret = name_journal(ctx, path, name);
+	if (ret)
 		return ret;
-	}
 	memcpy(im.magic, MAGIC, MAGIC_LEN);
 	im.pages = *j;
 	image_digest(&im, im.digest);

@@ -22,6 +22,9 @@ struct sits_journal {
  * Return: 0; -ENOENT where there is none; -EBADMSG for a malformed one; -errno. */
 int sits_journal_read(struct sits_ctx *ctx, const char *path, struct sits_journal *j);
 
+/** sits_journal_check() - Can it have a name? Return: 0; -errno, logged. */
+int sits_journal_check(struct sits_ctx *ctx, const char *path);
+
 /** sits_journal_write() - Make it, durable. Return: 0; -errno, logged. */
 int sits_journal_write(struct sits_ctx *ctx, const char *path, const struct sits_journal *j);
 

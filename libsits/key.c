@@ -1,42 +1,27 @@
 // SPDX-License-Identifier: MIT
 /*
- * key.c - key-encryption keys from files and from the kernel's keyrings.
+ * key.c - key-encryption keys: opening, making, reading in, and what their bytes look like outside.
  *
- * Key bytes go from the file or keyring into a page of secret memory (secret.c) and nowhere else: not through
+ * Key bytes go from where they are kept (key_source.h) into a page of secret memory (secret.c) and nowhere else: not through
  * stdio, the heap or the stack, and never into a message. What is sealed under a key is for others.
  */
 #include "libsits/key.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <keyutils.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "crypto/sealed.h"
 #include "libsits/internal.h"
 #include "libsits/io.h"
+#include "libsits/key_source.h"
 #include "libsits/secret.h"
-#include "libsits/tmpfile.h"
 
-#define HEX_LEN		(2 * SITS_SM4_KEY_LEN)
-#define TEXT_MAX	(HEX_LEN + 2)	/* with "\r\n" */
-#define KEYRING_PREFIX	"sits:"
-#define KEYRING_NAME_MAX 200		/* bytes; the kernel takes descriptions of up to 4095 */
-
+#define BASE64_LEN	24		/* of a key, with its "==" */
 #define SPEC_HELP	"a key is given as file:PATH or keyring:NAME, for example file:/etc/sits/model.key"
 
-/* All that passes through while a key is read or made; in secret memory. */
-struct workspace {
-	char text[TEXT_MAX + 2];	/* one byte more than the longest, to see that there is more; and room */
-	u8 raw[SITS_SM4_KEY_LEN];
-};
-
-enum source { FROM_FILE, FROM_KEYRING };
+static const struct sits_key_source *const sources[] = { &sits_key_file, &sits_key_keyring, &sits_key_tpm };
 
 void sits_hex(const u8 *bytes, size_t len, char *out)
 {
@@ -91,196 +76,183 @@ static bool is_text(const char *text, size_t len)
 	return !others;
 }
 
-/* 32 digits, with or without an end of line, or the 16 bytes themselves. Return: false if it is neither. */
-static bool parse_key(const char *text, size_t len, u8 *raw)
+/* The value of a digit of base64: no tables indexed by secrets. Return: 0 to 63, or -1. */
+static int base64_value(unsigned int c)
 {
-	if (len == SITS_SM4_KEY_LEN) {
-		memcpy(raw, text, len);
-		return !is_text(text, len);
-	}
-	if (len == HEX_LEN + 2 && text[HEX_LEN] == '\r' && text[HEX_LEN + 1] == '\n')
-		len = HEX_LEN;
-	if (len == HEX_LEN + 1 && text[HEX_LEN] == '\n')
-		len = HEX_LEN;
-	return len == HEX_LEN && from_hex(text, raw);
+	unsigned int upper = c - 'A', lower = c - 'a', digit = c - '0';
+	int is_upper = -(int)(upper < 26), is_lower = -(int)(lower < 26), is_digit = -(int)(digit < 10);
+	int is_plus = -(int)(c == '+'), is_slash = -(int)(c == '/');
+
+	return ((int)upper & is_upper) | ((int)(lower + 26) & is_lower) | ((int)(digit + 52) & is_digit) | (62 & is_plus) |
+	       (63 & is_slash) | ~(is_upper | is_lower | is_digit | is_plus | is_slash);
 }
 
-static int parse_spec(struct sits_ctx *ctx, const char *spec, enum source *from, const char **name)
+/* Twenty-two digits that hold 132 bits, of which the last four must be zero, and "==". */
+static bool from_base64(const char *text, u8 *raw)
 {
-	if (spec && !strncmp(spec, "file:", 5) && spec[5]) {
-		*from = FROM_FILE;
-		*name = spec + 5;
-		return 0;
+	unsigned int bits = 0, have = 0;
+	size_t i, out = 0;
+	int bad = 0;
+
+	for (i = 0; i < BASE64_LEN - 2; i++) {
+		int v = base64_value((unsigned char)text[i]);
+
+		bad |= v;
+		bits = (bits << 6 | ((unsigned int)v & 63)) & 0xffff;
+		have += 6;
+		if (have >= 8) {
+			have -= 8;
+			raw[out++] = (u8)(bits >> have);
+		}
 	}
-	if (spec && !strncmp(spec, "keyring:", 8) && spec[8]) {
-		*from = FROM_KEYRING;
-		*name = spec + 8;
-		if (strlen(*name) <= KEYRING_NAME_MAX)
-			return 0;
-		sits_log(ctx, SITS_LOG_ERR, "the keyring name has %zu bytes; at most %d are allowed", strlen(*name),
-			 KEYRING_NAME_MAX);
-		return -EINVAL;
+	return bad >= 0 && !(bits & ((1u << have) - 1)) && text[i] == '=' && text[i + 1] == '=';
+}
+
+static size_t without_line_end(const char *text, size_t len, size_t want)
+{
+	if (len == want + 2 && text[want] == '\r' && text[want + 1] == '\n')
+		return want;
+	return len == want + 1 && text[want] == '\n' ? want : len;
+}
+
+/* Digits, with or without an end of line, or the 16 bytes themselves. Return: false if it is neither. */
+static bool parse_key(const struct sits_key_text *t, bool base64_too, u8 *raw)
+{
+	if (t->len == SITS_SM4_KEY_LEN) {
+		memcpy(raw, t->text, t->len);
+		return !is_text(t->text, t->len);
+	}
+	if (base64_too && without_line_end(t->text, t->len, BASE64_LEN) == BASE64_LEN)
+		return from_base64(t->text, raw);
+	return without_line_end(t->text, t->len, SITS_KEY_DIGITS) == SITS_KEY_DIGITS && from_hex(t->text, raw);
+}
+
+static const char *what_is_wrong(const struct sits_key_text *t)
+{
+	return !t->len ? "is empty" : t->len > SITS_KEY_TEXT_MAX ? "is too long" :
+	       t->len == SITS_SM4_KEY_LEN ? "is text, as a password would be" : "is malformed";
+}
+
+int sits_key_source_find(struct sits_ctx *ctx, const char *spec, const struct sits_key_source **src, const char **name)
+{
+	size_t i, n;
+
+	for (i = 0; spec && i < sizeof(sources) / sizeof(sources[0]); i++) {
+		n = strlen(sources[i]->prefix);
+		if (strncmp(spec, sources[i]->prefix, n) || !spec[n])
+			continue;
+		*src = sources[i];
+		*name = spec + n;
+		return sources[i]->check ? sources[i]->check(ctx, spec + n) : 0;
 	}
 	/* The text is not repeated: it may be a key that somebody gave in place of where it is. */
 	sits_log(ctx, SITS_LOG_ERR, "malformed key: " SPEC_HELP);
 	return -EINVAL;
 }
 
-/* May this opened file hold a key? */
-static int check_key_file(struct sits_ctx *ctx, const char *path, const struct stat *st)
+/* A key and room for its text. On success both are to be freed. */
+static int alloc_both(struct sits_ctx *ctx, struct sits_key **key, struct sits_key_text **t)
 {
-	unsigned int mode = st->st_mode & 07777;
-
-	if (!S_ISREG(st->st_mode)) {
-		sits_log(ctx, SITS_LOG_ERR, "key file %s: is not a regular file", path);
-		return -EINVAL;
-	}
-	if (st->st_uid != geteuid() && st->st_uid != 0) {
-		sits_log(ctx, SITS_LOG_ERR, "key file %s: is owned by user %u, who could change it; it must be owned by you (user %u) or root",
-			 path, (unsigned int)st->st_uid, (unsigned int)geteuid());
-		return -EACCES;
-	}
-	if (mode & ~0600u) {
-		sits_log(ctx, SITS_LOG_ERR, "key file %s: has mode %04o%s; run: chmod 600 %s", path, mode,
-			 mode & 077 ? ", so that others may use it" : ", more than 0600", path);
-		return -EACCES;
-	}
-	return 0;
-}
-
-static int read_key_file(struct sits_ctx *ctx, const char *path, struct workspace *ws, size_t *len)
-{
-	int ret, fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
-	struct stat st;
-	ssize_t n;
-
-	if (fd < 0) {
-		ret = -errno;
-		if (ret == -ELOOP)
-			sits_log(ctx, SITS_LOG_ERR, "key file %s: is a symbolic link: name the key file itself", path);
-		else
-			sits_log(ctx, SITS_LOG_ERR, "key file %s: %s%s", path, strerror(-ret),
-				 ret == -ENOENT ? "; `sits key new` makes one" : "");
-		return ret;
-	}
-	ret = fstat(fd, &st) ? -errno : check_key_file(ctx, path, &st);
-	if (ret)
-		goto out;
-	for (*len = 0; *len <= TEXT_MAX; *len += (size_t)n) {
-		n = read(fd, ws->text + *len, TEXT_MAX + 1 - *len);
-		if (n < 0 && errno == EINTR) {
-			n = 0;
-			continue;
-		}
-		if (n < 0) {
-			ret = -errno;
-			sits_log(ctx, SITS_LOG_ERR, "key file %s: can't read: %s", path, strerror(-ret));
-			break;
-		}
-		if (!n)
-			break;
-	}
-out:
-	close(fd);
-	return ret;
-}
-
-/* A key of that name in the session's keyring or the user's. Return: 0; -ENOKEY; -errno. */
-static int search_keyring(const char *desc, key_serial_t *key)
-{
-	static const key_serial_t rings[] = { KEY_SPEC_SESSION_KEYRING, KEY_SPEC_USER_KEYRING };
-	static const char *const types[] = { "user", "logon" };
-	int ret = -ENOKEY;
-	size_t i, t;
-
-	for (t = 0; t < 2; t++) {
-		for (i = 0; i < 2; i++) {
-			long found = keyctl_search(rings[i], types[t], desc, 0);
-
-			if (found >= 0) {
-				*key = (key_serial_t)found;
-				return t ? -EOPNOTSUPP : 0;
-			}
-			if (errno != ENOKEY)
-				ret = -errno;
-		}
-	}
-	return ret;
-}
-
-static void keyring_desc(const char *name, char *out)
-{
-	snprintf(out, KEYRING_NAME_MAX + sizeof(KEYRING_PREFIX), KEYRING_PREFIX "%s", name);
-}
-
-static int read_keyring(struct sits_ctx *ctx, const char *name, struct workspace *ws, size_t *len)
-{
-	char desc[KEYRING_NAME_MAX + sizeof(KEYRING_PREFIX)];
-	key_serial_t key;
-	long n;
+	void *mem;
 	int ret;
 
-	keyring_desc(name, desc);
-	ret = search_keyring(desc, &key);
-	if (ret == -EOPNOTSUPP) {
-		sits_log(ctx, SITS_LOG_ERR, "key %s: is of type logon, which the %s provider can't read; add it with type user",
-			 desc, sits_provider_name(ctx));
+	ret = sits_secret_alloc(ctx, sizeof(**t), &mem);
+	if (ret)
 		return ret;
+	*t = mem;
+	ret = sits_secret_alloc(ctx, sizeof(**key), &mem);
+	if (ret)
+		sits_secret_free(*t, sizeof(**t));
+	*key = mem;
+	return ret;
+}
+
+int sits_key_open_at(struct sits_ctx *ctx, const struct sits_key_source *src, const char *name, int missing,
+		     struct sits_key **out)
+{
+	struct sits_key *key;
+	struct sits_key_text *t;
+	int ret;
+
+	ret = alloc_both(ctx, &key, &t);
+	if (ret)
+		return ret;
+	ret = src->read(ctx, name, missing, t, key);
+	if (!ret && !key->in_kernel && !parse_key(t, false, key->raw)) {
+		sits_log(ctx, SITS_LOG_ERR, "key %s%s: %s: a key is %d hexadecimal digits, or %d random bytes", src->prefix, name,
+			 what_is_wrong(t), SITS_KEY_DIGITS, SITS_SM4_KEY_LEN);
+		ret = -EINVAL;
 	}
+	sits_secret_free(t, sizeof(*t));
 	if (ret) {
-		sits_log(ctx, SITS_LOG_ERR, "key %s: not found in the session or the user keyring: %s; `sits key new keyring:%s` makes one",
-			 desc, strerror(-ret), name);
+		sits_secret_free(key, sizeof(*key));
 		return ret;
 	}
-	n = keyctl_read(key, ws->text, TEXT_MAX + 1);
-	if (n < 0) {
-		ret = -errno;
-		sits_log(ctx, SITS_LOG_ERR, "key %s: can't read: %s", desc, strerror(-ret));
-		return ret;
-	}
-	/* The answer is the key's length, also where that is more than what was read. */
-	*len = n > TEXT_MAX ? TEXT_MAX + 1 : (size_t)n;
+	if (!key->in_kernel)
+		sits_sealed_key_id(key->raw, key->id);
+	*out = key;
 	return 0;
 }
 
 int sits_key_open(struct sits_ctx *ctx, const char *spec, struct sits_key **out)
 {
-	struct sits_key *key = NULL;
-	struct workspace *ws = NULL;
-	const char *name = NULL;
-	enum source from = FROM_FILE;
-	void *mem = NULL;
-	size_t len = 0;
+	const struct sits_key_source *src;
+	const char *name;
 	int ret;
 
 	if (!ctx || !out)
 		return -EINVAL;
-	ret = parse_spec(ctx, spec, &from, &name);
-	if (ret)
-		return ret;
-	ret = sits_secret_alloc(ctx, sizeof(*ws), &mem);
-	if (ret)
-		return ret;
-	ws = mem;
-	ret = sits_secret_alloc(ctx, sizeof(*key), &mem);
-	if (ret)
-		goto out_free_ws;
-	key = mem;
-	ret = from == FROM_FILE ? read_key_file(ctx, name, ws, &len) : read_keyring(ctx, name, ws, &len);
-	if (!ret && !parse_key(ws->text, len, key->raw)) {
-		sits_log(ctx, SITS_LOG_ERR, "key %s: %s: a key is %d hexadecimal digits, or %d random bytes", spec,
-			 !len ? "is empty" : len > TEXT_MAX ? "is too long" :
-			 len == SITS_SM4_KEY_LEN ? "is text, as a password would be" : "is malformed", HEX_LEN, SITS_SM4_KEY_LEN);
-		ret = -EINVAL;
+	ret = sits_key_source_find(ctx, spec, &src, &name);
+	return ret ? ret : sits_key_open_at(ctx, src, name, SITS_LOG_ERR, out);
+}
+
+/* Bytes that no generator gives: what was read is not what was meant. */
+static bool is_monotone(const u8 *raw)
+{
+	u8 differ = 0;
+	size_t i;
+
+	for (i = 1; i < SITS_SM4_KEY_LEN; i++)
+		differ |= raw[i] ^ raw[0];
+	return !differ;
+}
+
+static int parse_imported(struct sits_ctx *ctx, const struct sits_key_text *t, struct sits_key *key)
+{
+	if (!parse_key(t, true, key->raw)) {
+		sits_log(ctx, SITS_LOG_ERR, "the key to import %s: a key is %d hexadecimal digits, %d of base64, or %d random bytes",
+			 what_is_wrong(t), SITS_KEY_DIGITS, BASE64_LEN, SITS_SM4_KEY_LEN);
+		return -EINVAL;
 	}
-	if (!ret) {
-		sits_sealed_key_id(key->raw, key->id);
-		*out = key;
-	} else {
+	if (is_monotone(key->raw)) {
+		sits_log(ctx, SITS_LOG_ERR, "the key to import is the same byte %d times: that is no key", SITS_SM4_KEY_LEN);
+		return -EINVAL;
+	}
+	sits_sealed_key_id(key->raw, key->id);
+	return 0;
+}
+
+int sits_key_import(struct sits_ctx *ctx, int fd, struct sits_key **out)
+{
+	struct sits_key *key;
+	struct sits_key_text *t;
+	int ret;
+
+	if (!ctx || !out)
+		return -EINVAL;
+	ret = alloc_both(ctx, &key, &t);
+	if (ret)
+		return ret;
+	ret = sits_read_upto(fd, t->text, SITS_KEY_TEXT_MAX + 1, &t->len);
+	if (ret)
+		sits_log(ctx, SITS_LOG_ERR, "the key to import can't be read: %s", strerror(-ret));
+	else
+		ret = parse_imported(ctx, t, key);
+	sits_secret_free(t, sizeof(*t));
+	if (ret)
 		sits_secret_free(key, sizeof(*key));
-	}
-out_free_ws:
-	sits_secret_free(ws, sizeof(*ws));
+	else
+		*out = key;
 	return ret;
 }
 
@@ -294,87 +266,73 @@ void sits_key_id(const struct sits_key *key, uint8_t *id)
 	memcpy(id, key->id, sizeof(key->id));
 }
 
-static int create_key_file(struct sits_ctx *ctx, const char *path, const char *line, size_t len)
+int sits_key_need_bytes(struct sits_ctx *ctx, const struct sits_key *key, const char *what)
 {
-	struct sits_tmpfile t;
-	int ret;
-
-	ret = sits_tmpfile_open(ctx, path, 0600, false, 0, &t);
-	if (ret)
-		return ret;
-	ret = fchmod(t.fd, 0600) ? -errno : sits_pwrite_all(t.fd, line, len, 0);
-	if (ret) {
-		sits_log(ctx, SITS_LOG_ERR, "key file %s: can't write: %s", path, strerror(-ret));
-		sits_tmpfile_abort(&t);
-		return ret;
-	}
-	return sits_tmpfile_commit(&t);
+	if (!key->in_kernel)
+		return 0;
+	sits_log(ctx, SITS_LOG_ERR, "key %s: is of type logon, whose bytes only the kernel has: it can load into regions of the kernel provider; %s needs the key in a file, or in the keyring with type user",
+		 key->desc, what);
+	return -EOPNOTSUPP;
 }
 
-/*
- * Add a key to the user keyring, readable for the user. Without possession, which a session that does not link the
- * user keyring lacks, only the owner's permissions count, and those can't be set on such a key: so it is
- * made in this process's own keyring, given its permissions there, and linked.
- */
-static int add_to_keyring(const char *desc, const void *payload, size_t len)
+int sits_key_create_at(struct sits_ctx *ctx, const struct sits_key_source *src, const char *name, int missing)
 {
-	key_serial_t key;
-	int ret = 0;
-
-	key = add_key("user", desc, payload, len, KEY_SPEC_PROCESS_KEYRING);
-	if (key < 0)
-		return -errno;
-	if (keyctl_setperm(key, KEY_POS_ALL | KEY_USR_VIEW | KEY_USR_READ | KEY_USR_SEARCH | KEY_USR_SETATTR) ||
-	    keyctl_link(key, KEY_SPEC_USER_KEYRING))
-		ret = -errno;
-	keyctl_unlink(key, KEY_SPEC_PROCESS_KEYRING);
-	return ret;
-}
-
-static int create_in_keyring(struct sits_ctx *ctx, const char *name, const char *text, size_t len)
-{
-	char desc[KEYRING_NAME_MAX + sizeof(KEYRING_PREFIX)];
-	key_serial_t key;
+	struct sits_key_text *t;
+	void *mem;
 	int ret;
 
-	keyring_desc(name, desc);
-	ret = search_keyring(desc, &key);
-	if (!ret || ret == -EOPNOTSUPP) {
-		sits_log(ctx, SITS_LOG_ERR, "key %s: exists already; it is left as it is", desc);
-		return -EEXIST;
-	}
-	ret = add_to_keyring(desc, text, len);
+	ret = sits_secret_alloc(ctx, sizeof(*t), &mem);
 	if (ret)
-		sits_log(ctx, SITS_LOG_ERR, "key %s: can't add it to the user keyring: %s", desc, strerror(-ret));
+		return ret;
+	t = mem;
+	if (getrandom(t->raw, sizeof(t->raw), 0) != (ssize_t)sizeof(t->raw)) {
+		sits_log(ctx, SITS_LOG_ERR, "the kernel gave no random bytes for a key");
+		ret = -EIO;
+	} else {
+		sits_hex(t->raw, sizeof(t->raw), t->text);
+		ret = src->create(ctx, name, missing, t->text, SITS_KEY_DIGITS);
+	}
+	sits_secret_free(t, sizeof(*t));
 	return ret;
 }
 
 int sits_key_create(struct sits_ctx *ctx, const char *spec)
 {
-	const char *name = NULL;
-	enum source from = FROM_FILE;
-	struct workspace *ws;
-	void *mem;
+	const struct sits_key_source *src;
+	const char *name;
 	int ret;
 
 	if (!ctx)
 		return -EINVAL;
-	ret = parse_spec(ctx, spec, &from, &name);
+	ret = sits_key_source_find(ctx, spec, &src, &name);
+	return ret ? ret : sits_key_create_at(ctx, src, name, SITS_LOG_ERR);
+}
+
+int sits_key_save_at(struct sits_ctx *ctx, const struct sits_key_source *src, const char *name, int missing,
+		     const struct sits_key *key)
+{
+	void *digits;
+	int ret;
+
+	ret = sits_secret_alloc(ctx, SITS_KEY_DIGITS + 1, &digits);
 	if (ret)
 		return ret;
-	ret = sits_secret_alloc(ctx, sizeof(*ws), &mem);
-	if (ret)
-		return ret;
-	ws = mem;
-	if (getrandom(ws->raw, sizeof(ws->raw), 0) != (ssize_t)sizeof(ws->raw)) {
-		sits_log(ctx, SITS_LOG_ERR, "the kernel gave no random bytes for a key");
-		ret = -EIO;
-	} else {
-		sits_hex(ws->raw, sizeof(ws->raw), ws->text);
-		ws->text[HEX_LEN] = '\n';
-		ret = from == FROM_FILE ? create_key_file(ctx, name, ws->text, HEX_LEN + 1) :
-			create_in_keyring(ctx, name, ws->text, HEX_LEN);
-	}
-	sits_secret_free(ws, sizeof(*ws));
+	sits_hex(key->raw, sizeof(key->raw), digits);
+	ret = src->create(ctx, name, missing, digits, SITS_KEY_DIGITS);
+	sits_secret_free(digits, SITS_KEY_DIGITS + 1);
 	return ret;
+}
+
+int sits_key_save(struct sits_ctx *ctx, const struct sits_key *key, const char *spec)
+{
+	const struct sits_key_source *src;
+	const char *name;
+	int ret;
+
+	if (!ctx || !key)
+		return -EINVAL;
+	ret = sits_key_source_find(ctx, spec, &src, &name);
+	if (!ret)
+		ret = sits_key_need_bytes(ctx, key, "keeping it in another place");
+	return ret ? ret : sits_key_save_at(ctx, src, name, SITS_LOG_ERR, key);
 }

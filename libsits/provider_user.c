@@ -6,6 +6,7 @@
  */
 #include "libsits/internal.h"
 #include "libsits/provider_user.h"
+#include "libsits/weights.h"
 
 static int user_probe(struct sits_ctx *ctx, bool forced)
 {
@@ -17,6 +18,8 @@ const struct sits_provider sits_provider_user = {
 	.name = "user",
 	.probe = user_probe,
 	.region_create = sits_user_region_create,
+	.source_flags = sits_user_source_flags,
+	.weights_load = sits_user_weights_load,
 	.queue_create = sits_user_queue_create,
 	.channel_open = sits_user_channel_open,
 };

@@ -9,7 +9,8 @@
  *	     \               FAILED                      |
  *	      `---------------------------- seal --------'
  *
- * How memory is got, protected and wiped is the provider's: region_user.c.
+ * A load that failed before anything was written leaves it OPEN.
+ * How memory is got, protected and wiped is the provider's: region_user.c, region_kernel.c.
  */
 #include "libsits/internal.h"
 
@@ -126,6 +127,7 @@ int sits_region_info(const struct sits_region *region, struct sits_region_info *
 	info->len_bytes = r->len_bytes;
 	info->mapped_bytes = r->mapped_bytes;
 	info->kind = r->kind;
+	info->partial = r->partial;
 	memcpy(info->digest, r->digest, sizeof(info->digest));
 	ret = r->ops->info(r, info);
 	pthread_mutex_unlock(&r->lock);
@@ -142,7 +144,7 @@ int sits_region_load_begin(struct sits_region *region, void **data)
 	else if (region->state == SITS_REGION_SEALED)
 		ret = -EPERM;
 	else
-		ret = region->ops->set_writable(region, true);
+		ret = region->ops->load_begin(region);
 	if (!ret) {
 		region->state = SITS_REGION_LOADING;
 		*data = region->data;
@@ -151,29 +153,30 @@ int sits_region_load_begin(struct sits_region *region, void **data)
 	return ret;
 }
 
-/* Called with the lock held, in state LOADING. */
+/* Called with the lock held, in state LOADING, or just out of it. */
 static void fail_load(struct sits_region *region)
 {
-	region->ops->wipe(region);
-	if (region->kind == SITS_REGION_PROTECTED)
-		region->ops->set_writable(region, false);
+	bool wiped = region->ops->load_fail(region);
+
+	region->partial = false;
 	memset(region->digest, 0, sizeof(region->digest));
-	region->state = SITS_REGION_FAILED;
+	region->state = wiped ? SITS_REGION_FAILED : SITS_REGION_OPEN;
 }
 
-int sits_region_load_finish(struct sits_region *region, const uint8_t *digest)
+int sits_region_load_finish(struct sits_region *region, const uint8_t *digest, bool partial)
 {
 	int ret = -EINVAL;
 
 	lock_region(region);
 	if (region->state != SITS_REGION_LOADING)
 		goto unlock;
-	ret = region->ops->seal(region);
+	ret = region->ops->load_finish(region);
 	if (ret) {
 		fail_load(region);
 		goto unlock;
 	}
 	memcpy(region->digest, digest, sizeof(region->digest));
+	region->partial = partial;
 	region->state = SITS_REGION_SEALED;
 unlock:
 	pthread_mutex_unlock(&region->lock);
@@ -184,6 +187,14 @@ void sits_region_load_fail(struct sits_region *region)
 {
 	lock_region(region);
 	if (region->state == SITS_REGION_LOADING)
+		fail_load(region);
+	pthread_mutex_unlock(&region->lock);
+}
+
+void sits_region_load_undo(struct sits_region *region)
+{
+	lock_region(region);
+	if (region->state == SITS_REGION_SEALED)
 		fail_load(region);
 	pthread_mutex_unlock(&region->lock);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * region_facts.c - what memory effectively is (/proc/self/smaps), and locking it with words.
+ * region_facts.c - what memory effectively is (/proc/self/smaps), what there is of it, and locking it with words.
  *
  * Nothing here believes a flag that was asked for: facts are read back from the kernel.
  */
@@ -8,11 +8,15 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
+
+#define KIB(bytes) (((bytes) + 1023) / 1024)
 
 /* --------------------------------------------------------------------- smaps */
 
@@ -119,28 +123,86 @@ static uint64_t locked_now_kib(void)
 	return kib;
 }
 
+static bool may_lock_all(void)
+{
+	struct __user_cap_header_struct hdr = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { 0 };
+
+	return !syscall(SYS_capget, &hdr, data) && data[CAP_TO_INDEX(CAP_IPC_LOCK)].effective & CAP_TO_MASK(CAP_IPC_LOCK);
+}
+
+bool sits_memlock_allows(uint64_t len_bytes)
+{
+	struct rlimit limit = { 0 };
+
+	if (may_lock_all() || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return true;
+	return locked_now_kib() + KIB(len_bytes) <= limit.rlim_cur / 1024;
+}
+
+void sits_log_memlock(struct sits_ctx *ctx, int severity, uint64_t len_bytes, const char *what)
+{
+	uint64_t held_kib = locked_now_kib();
+	struct rlimit limit = { 0 };
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	sits_log(ctx, severity,
+		 "%s: needs %" PRIu64 " KiB of locked memory, RLIMIT_MEMLOCK is %" PRIu64 " KiB with %" PRIu64 " KiB in use: raise it to %" PRIu64 " KiB or more ('ulimit -l', LimitMEMLOCK= in the systemd unit, memlock in /etc/security/limits.conf), or grant CAP_IPC_LOCK",
+		 what, KIB(len_bytes), (uint64_t)limit.rlim_cur / 1024, held_kib, held_kib + KIB(len_bytes));
+}
+
 int sits_lock_memory(struct sits_ctx *ctx, int severity, const void *addr, uint64_t len_bytes,
 		     const char *what)
 {
-	struct rlimit limit = { 0 };
-	uint64_t need_kib = (len_bytes + 1023) / 1024, held_kib;
 	int err;
 
 	if (!mlock2(addr, len_bytes, MLOCK_ONFAULT))
 		return 0;
 	err = errno;
-	getrlimit(RLIMIT_MEMLOCK, &limit);
-	held_kib = locked_now_kib();
 	/* ENOMEM also means too many mappings, EPERM a limit of zero: see mlock(2). */
-	if (err == EPERM || (err == ENOMEM && limit.rlim_cur != RLIM_INFINITY &&
-			     held_kib + need_kib > limit.rlim_cur / 1024)) {
-		sits_log(ctx, severity,
-			 "%s: needs %" PRIu64 " KiB of locked memory, RLIMIT_MEMLOCK is %" PRIu64 " KiB with %" PRIu64 " KiB in use: raise it to %" PRIu64 " KiB or more ('ulimit -l', LimitMEMLOCK= in the systemd unit, memlock in /etc/security/limits.conf), or grant CAP_IPC_LOCK",
-			 what, need_kib, (uint64_t)limit.rlim_cur / 1024, held_kib,
-			 held_kib + need_kib);
+	if (err == EPERM || (err == ENOMEM && !sits_memlock_allows(len_bytes))) {
+		sits_log_memlock(ctx, severity, len_bytes, what);
 		return -EPERM;
 	}
-	sits_log(ctx, severity, "%s: cannot lock %" PRIu64 " KiB in memory: %s", what, need_kib,
+	sits_log(ctx, severity, "%s: cannot lock %" PRIu64 " KiB in memory: %s", what, KIB(len_bytes),
 		 strerror(err));
 	return -err;
+}
+
+/* --------------------------------------------------------------- room for regions */
+
+int sits_map_reserve(uint64_t len_bytes, uint64_t align, void **out)
+{
+	uint64_t before, total = len_bytes + align;
+	uint8_t *base;
+
+	base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	before = -(uintptr_t)base % align;
+	if (before)
+		munmap(base, before);
+	munmap(base + before + len_bytes, align - before);
+	*out = base + before;
+	return 0;
+}
+
+int sits_check_available(struct sits_ctx *ctx, const char *name, uint64_t len_bytes)
+{
+	uint64_t available_kib = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %" SCNu64, &available_kib) == 1)
+			break;
+	fclose(f);
+	if (!available_kib || len_bytes / 1024 < available_kib)
+		return 0;
+	sits_log(ctx, SITS_LOG_ERR,
+		 "region '%s': %" PRIu64 " MiB wanted, the machine has %" PRIu64 " MiB available: free memory, or use a smaller model",
+		 name, (len_bytes + (1u << 20) - 1) >> 20, available_kib / 1024);
+	return -ENOMEM;
 }

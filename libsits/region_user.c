@@ -69,25 +69,17 @@ static int create_memfd(const char *name, unsigned int extra)
 /* Map @fd at an address that is a multiple of @align. */
 static int map_aligned(int fd, uint64_t len, uint64_t align, void **out)
 {
-	size_t total = len + align;
-	uint8_t *base, *at;
-	void *p;
+	void *at;
+	int ret;
 
-	base = mmap(NULL, total, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (base == MAP_FAILED)
-		return -errno;
-	at = (uint8_t *)(uintptr_t)round_up((uintptr_t)base, align);
-	p = mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-	if (p == MAP_FAILED) {
-		int ret = -errno;
-
-		munmap(base, total);
+	ret = sits_map_reserve(len, align, &at);
+	if (ret)
+		return ret;
+	if (mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		ret = -errno;
+		munmap(at, len);
 		return ret;
 	}
-	if (at > base)
-		munmap(base, (size_t)(at - base));
-	if (at + len < base + total)
-		munmap(at + len, (size_t)(base + total - (at + len)));
 	*out = at;
 	return 0;
 }
@@ -159,27 +151,6 @@ static int back_shmem(struct sits_region *r, bool huge, int node)
 	if (ret)
 		unback(r);
 	return ret;
-}
-
-/* Memory that the machine does not have would be answered by the OOM killer, not by an error. */
-static int check_available(struct sits_region *r)
-{
-	uint64_t available_kib = 0;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "re");
-
-	if (!f)
-		return 0;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %" SCNu64, &available_kib) == 1)
-			break;
-	fclose(f);
-	if (!available_kib || r->mapped_bytes / 1024 < available_kib)
-		return 0;
-	sits_log(r->ctx, SITS_LOG_ERR,
-		 "region '%s': %" PRIu64 " MiB wanted, the machine has %" PRIu64 " MiB available: free memory, or use a smaller model",
-		 r->name, MIB(r->mapped_bytes), available_kib / 1024);
-	return -ENOMEM;
 }
 
 /* Touch every page now, so that running out of memory is an error here and not a signal later. */
@@ -268,7 +239,7 @@ static int back_region(struct sits_region *r, const struct sits_region_opts *o)
 		pool = !pool_errno;
 	}
 	if (!pool) {
-		ret = check_available(r);
+		ret = sits_check_available(r->ctx, r->name, r->mapped_bytes);
 		if (!ret)
 			ret = back_shmem(r, huge, o->node);
 		if (ret)
@@ -282,6 +253,16 @@ static int back_region(struct sits_region *r, const struct sits_region_opts *o)
 	if (!ret && huge)
 		ret = report_huge(r, o->flags & SITS_REGION_REQUIRE_HUGE, pool_errno);
 	return ret;
+}
+
+static int set_writable(struct sits_region *r, bool writable)
+{
+	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+
+	if (!mprotect(r->data, r->mapped_bytes, prot))
+		return 0;
+	sits_log(r->ctx, SITS_LOG_ERR, "region '%s': mprotect: %s", r->name, strerror(errno));
+	return -errno;
 }
 
 static const struct sits_region_ops user_region_ops;
@@ -304,7 +285,7 @@ int sits_user_region_create(struct sits_ctx *ctx, const struct sits_region_opts 
 				   (uint64_t)sysconf(_SC_PAGESIZE));
 	ret = back_region(r, o);
 	if (!ret && o->kind == SITS_REGION_PROTECTED)
-		ret = user_region_ops.set_writable(r, false);
+		ret = set_writable(r, false);
 	if (ret) {
 		unback(r);
 		free(r);
@@ -316,30 +297,30 @@ int sits_user_region_create(struct sits_ctx *ctx, const struct sits_region_opts 
 
 /* ------------------------------------------------------------------ operations */
 
-static int user_region_set_writable(struct sits_region *r, bool writable)
-{
-	int prot = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-
-	if (!mprotect(r->data, r->mapped_bytes, prot))
-		return 0;
-	sits_log(r->ctx, SITS_LOG_ERR, "region '%s': mprotect: %s", r->name, strerror(errno));
-	return -errno;
-}
-
 static int user_region_seal(struct sits_region *r)
 {
-	return user_region_set_writable(r, false);
+	return set_writable(r, false);
 }
 
-static void user_region_wipe(struct sits_region *r)
+static int user_region_load_begin(struct sits_region *r)
 {
-	explicit_bzero(r->data, r->mapped_bytes);
+	return set_writable(r, true);
+}
+
+static bool user_region_load_fail(struct sits_region *r)
+{
+	/* It is so already, but where the load had been finished. */
+	if (!set_writable(r, true))
+		explicit_bzero(r->data, r->mapped_bytes);
+	if (r->kind == SITS_REGION_PROTECTED)
+		set_writable(r, false);
+	return true;
 }
 
 static void user_region_destroy(struct sits_region *r)
 {
-	if (!user_region_set_writable(r, true))
-		user_region_wipe(r);
+	if (!set_writable(r, true))
+		explicit_bzero(r->data, r->mapped_bytes);
 	unback(r);
 	explicit_bzero(r, sizeof(*r));
 	free(r);
@@ -392,8 +373,9 @@ static int user_region_info(const struct sits_region *r, struct sits_region_info
 
 static const struct sits_region_ops user_region_ops = {
 	.destroy = user_region_destroy,
-	.set_writable = user_region_set_writable,
-	.wipe = user_region_wipe,
 	.seal = user_region_seal,
+	.load_begin = user_region_load_begin,
+	.load_finish = user_region_seal,
+	.load_fail = user_region_load_fail,
 	.info = user_region_info,
 };

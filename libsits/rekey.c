@@ -14,10 +14,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "crypto/sealed.h"
@@ -28,6 +31,10 @@
 #include "libsits/rekey.h"
 #include "libsits/secret.h"
 #include "libsits/source.h"
+#include "libsits/tmpfile.h"
+#include "sits/rekey.h"
+
+#define LOCK_POLL_NS	5000000
 
 /* In secret memory, for f. */
 struct rekeying {
@@ -35,13 +42,15 @@ struct rekeying {
 	struct sits_ctx *ctx;
 	const char *path;
 	const struct sits_key *old_key, *new_key;
+	struct sits_rekey_opts o;
 	int fd;
 	struct stat st;
 	u8 page[SITS_SEALED_HDR_BYTES];
 	struct sits_journal j;
 };
 
-static int lock_file(struct rekeying *r, int flags)
+/* Return: 0, with r->fd locked; 1 where somebody else has it, or just replaced it; -errno, logged. */
+static int try_lock(struct rekeying *r, int flags)
 {
 	struct stat st;
 	int ret;
@@ -51,18 +60,30 @@ static int lock_file(struct rekeying *r, int flags)
 		return r->fd;
 	ret = flock(r->fd, LOCK_EX | LOCK_NB) ? -errno : 0;
 	/* Somebody may have put another file in its place before the lock was had. */
-	if (!ret && (stat(r->path, &st) || st.st_ino != r->st.st_ino || st.st_dev != r->st.st_dev))
-		ret = -EWOULDBLOCK;
-	if (!ret)
+	if (!ret && !stat(r->path, &st) && st.st_ino == r->st.st_ino && st.st_dev == r->st.st_dev)
 		return 0;
-	if (ret == -EWOULDBLOCK) {
-		ret = -EBUSY;
-		sits_log(r->ctx, SITS_LOG_ERR, "%s: another process is writing it: try again when that has ended", r->path);
-	} else {
-		sits_log(r->ctx, SITS_LOG_ERR, "%s: can't lock it: %s", r->path, strerror(-ret));
-	}
 	close(r->fd);
+	if (!ret || ret == -EWOULDBLOCK)
+		return 1;
+	sits_log(r->ctx, SITS_LOG_ERR, "%s: can't lock it: %s", r->path, strerror(-ret));
 	return ret;
+}
+
+static int lock_file(struct rekeying *r, int flags)
+{
+	struct timespec t = { .tv_nsec = LOCK_POLL_NS };
+	int ret;
+
+	/* Waiting in flock() would not end with a signal whose handler restarts calls. */
+	while ((ret = try_lock(r, flags)) > 0 && r->o.flags & SITS_REKEY_WAIT) {
+		if (r->o.waiting && r->o.waiting(r->o.progress_arg))
+			return -ECANCELED;
+		nanosleep(&t, NULL);
+	}
+	if (ret <= 0)
+		return ret;
+	sits_log(r->ctx, SITS_LOG_ERR, "%s: another process is writing it: try again when that has ended", r->path);
+	return -EBUSY;
 }
 
 static int write_page(struct rekeying *r, const u8 *page)
@@ -92,7 +113,8 @@ static int log_cut_short(struct rekeying *r)
 
 	sits_hex(r->j.old_page + SITS_SEALED_OFF_KEY_ID, SITS_KEY_ID_LEN, from);
 	sits_hex(r->j.new_page + SITS_SEALED_OFF_KEY_ID, SITS_KEY_ID_LEN, to);
-	sits_log(r->ctx, SITS_LOG_ERR, "%s: wrong key: a rekey from key %s to key %s was cut short; give one of these as the key it is under",
+	sits_log(r->ctx, r->o.flags & SITS_REKEY_SKIP_OTHER ? SITS_LOG_INFO : SITS_LOG_ERR,
+		 "%s: wrong key: a rekey from key %s to key %s was cut short; give one of these as the key it is under",
 		 r->path, from, to);
 	return -ENOKEY;
 }
@@ -153,7 +175,22 @@ static int recover(struct rekeying *r)
 	return sits_journal_remove(r->ctx, r->path);
 }
 
-/* Return: 1 where the file is under the new key already; 0 where it is under the old; -errno. */
+/*
+ * Under which key is r->page? @ret: what opening it with the old key answered.
+ * Return: an outcome: 0 for the old key, SITS_REKEY_ALREADY for the new one, SITS_REKEY_OTHER; -errno, logged.
+ */
+static int tell_key(struct rekeying *r, const char *why, int ret)
+{
+	if (ret == -ENOKEY && !sits_sealed_unwrap(r->page, r->new_key->raw, &r->f, NULL))
+		return SITS_REKEY_ALREADY;
+	if (ret == -ENOKEY && r->o.flags & SITS_REKEY_SKIP_OTHER) {
+		sits_log(r->ctx, SITS_LOG_INFO, "%s: is under another key; nothing was changed", r->path);
+		return SITS_REKEY_OTHER;
+	}
+	return sits_source_log_header(r->ctx, r->path, &r->st, r->page, r->old_key, why, ret);
+}
+
+/* Return: as tell_key(). */
 static int check_keys(struct rekeying *r)
 {
 	const char *why = NULL;
@@ -162,11 +199,7 @@ static int check_keys(struct rekeying *r)
 	ret = sits_pread_all(r->fd, r->page, sizeof(r->page), 0);
 	if (!ret)
 		ret = sits_sealed_unwrap(r->page, r->old_key->raw, &r->f, &why);
-	if (ret == -ENOKEY && !sits_sealed_unwrap(r->page, r->new_key->raw, &r->f, NULL)) {
-		sits_log(r->ctx, SITS_LOG_WARN, "%s: is under the new key already; nothing was changed", r->path);
-		return 1;
-	}
-	return sits_source_log_header(r->ctx, r->path, &r->st, r->page, r->old_key, why, ret);
+	return tell_key(r, why, ret);
 }
 
 static int rewrap(struct rekeying *r)
@@ -197,14 +230,19 @@ static int rewrap(struct rekeying *r)
 	return sits_journal_remove(r->ctx, r->path);
 }
 
-static int start(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
-		 const struct sits_key *new_key, int flags, struct rekeying **out)
+/* Return: 0, then finish() is due; -errno; all but -ENOMEM are logged. */
+static int prepare(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+		   const struct sits_key *new_key, const struct sits_rekey_opts *o, struct rekeying **out)
 {
 	struct rekeying *r;
 	void *mem;
 	int ret;
 
-	ret = sits_secret_alloc(ctx, sizeof(*r), &mem);
+	ret = sits_key_need_bytes(ctx, old_key, "sealing under another key");
+	if (!ret)
+		ret = sits_key_need_bytes(ctx, new_key, "sealing under another key");
+	if (!ret)
+		ret = sits_secret_alloc(ctx, sizeof(*r), &mem);
 	if (ret)
 		return ret;
 	r = mem;
@@ -212,33 +250,60 @@ static int start(struct sits_ctx *ctx, const char *path, const struct sits_key *
 	r->path = path;
 	r->old_key = old_key;
 	r->new_key = new_key;
-	ret = lock_file(r, flags);
-	if (ret < 0)
-		goto err_free;
-	ret = recover(r);
-	if (ret)
-		goto err_close;
+	r->fd = -1;
+	if (o)
+		r->o = *o;
 	*out = r;
 	return 0;
+}
 
-err_close:
-	close(r->fd);
-err_free:
+static void finish(struct rekeying *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
 	sits_secret_free(r, sizeof(*r));
+}
+
+/* Lock it, and end what was cut short. Return: 0, then finish() is due; -errno; all but -ENOMEM are logged. */
+static int start(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+		 const struct sits_key *new_key, int flags, const struct sits_rekey_opts *o, struct rekeying **out)
+{
+	struct rekeying *r;
+	int ret;
+
+	ret = prepare(ctx, path, old_key, new_key, o, &r);
+	if (ret)
+		return ret;
+	ret = lock_file(r, flags);
+	if (ret)
+		r->fd = -1;
+	else
+		ret = recover(r);
+	if (ret)
+		finish(r);
+	else
+		*out = r;
 	return ret;
+}
+
+/* What a reseal needs to open the file for: no more than to read it, but to end a rekey that was cut short. */
+static int reseal_flags(const char *path)
+{
+	return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) ? O_RDONLY : O_RDWR;
 }
 
 int sits_sealed_lock(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
 		     const struct sits_key *new_key)
 {
-	int ret, flags = faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) ? O_RDONLY : O_RDWR;
 	struct rekeying *r;
+	int ret;
 
-	ret = start(ctx, path, old_key, new_key, flags, &r);
+	ret = start(ctx, path, old_key, new_key, reseal_flags(path), NULL, &r);
 	if (ret)
 		return ret;
 	ret = r->fd;
-	sits_secret_free(r, sizeof(*r));
+	r->fd = -1;
+	finish(r);
 	return ret;
 }
 
@@ -250,13 +315,121 @@ int sits_sealed_rekey(struct sits_ctx *ctx, const char *path, const struct sits_
 
 	if (!ctx || !path || !old_key || !new_key)
 		return -EINVAL;
-	ret = start(ctx, path, old_key, new_key, O_RDWR, &r);
+	ret = start(ctx, path, old_key, new_key, O_RDWR, NULL, &r);
 	if (ret)
 		return ret;
 	ret = check_keys(r);
 	if (!ret)
 		ret = rewrap(r);
-	close(r->fd);
-	sits_secret_free(r, sizeof(*r));
+	else if (ret == SITS_REKEY_ALREADY)
+		sits_log(ctx, SITS_LOG_WARN, "%s: is under the new key already; nothing was changed", path);
+	finish(r);
 	return ret > 0 ? 0 : ret;
+}
+
+/* ---------------------------------------------------------------- for many files */
+
+static int get_opts(struct sits_ctx *ctx, const struct sits_rekey_opts *opts, struct sits_rekey_opts *o)
+{
+	const uint32_t known = SITS_REKEY_RESEAL | SITS_REKEY_DRY_RUN | SITS_REKEY_WAIT | SITS_REKEY_SKIP_OTHER;
+
+	*o = (struct sits_rekey_opts){ .size = sizeof(*o) };
+	if (!opts)
+		return 0;
+	if (!sits_opts_copy(o, sizeof(*o), opts, sizeof(*o)) && !(o->flags & ~known) && !o->reserved)
+		return 0;
+	sits_log(ctx, SITS_LOG_ERR, "rekey: unknown size, flags or reserved fields in the options");
+	return -EINVAL;
+}
+
+/* A rewrap writes the file, and a journal beside it; a reseal only puts a new file in its place. */
+static int check_writable(struct rekeying *r)
+{
+	char real[PATH_MAX], dir[PATH_MAX], base[NAME_MAX + 1];
+	int ret = 0;
+
+	if (!(r->o.flags & SITS_REKEY_RESEAL) && faccessat(AT_FDCWD, r->path, W_OK, AT_EACCESS))
+		ret = -errno;
+	if (!ret && !realpath(r->path, real))
+		ret = -errno;
+	if (!ret)
+		ret = sits_split_path(real, dir, base);
+	if (!ret && faccessat(AT_FDCWD, dir, W_OK | X_OK, AT_EACCESS))
+		ret = -errno;
+	if (ret)
+		sits_log(r->ctx, SITS_LOG_ERR, "%s: it or its directory can't be written: %s", r->path, strerror(-ret));
+	if (!ret && !(r->o.flags & SITS_REKEY_RESEAL))
+		ret = sits_journal_check(r->ctx, r->path);
+	return ret;
+}
+
+/* The least of what a reseal looks at before it begins. */
+static int check_resealable(struct rekeying *r)
+{
+	if (!(r->o.flags & SITS_REKEY_RESEAL) || r->f.hdr.suite == SITS_SEALED_SUITE_GCM)
+		return 0;
+	sits_log(r->ctx, SITS_LOG_ERR, "%s: header: suite %u has no integrity, and can't be resealed", r->path, r->f.hdr.suite);
+	return -EPROTONOSUPPORT;
+}
+
+/* Say what would be done. Return: as tell_key(). */
+static int look(struct rekeying *r)
+{
+	const char *why = NULL;
+	int ret;
+
+	r->fd = sits_open_regular(r->ctx, r->path, O_RDONLY, &r->st);
+	if (r->fd < 0)
+		return r->fd;
+	ret = sits_source_header(r->ctx, r->path, r->fd, r->old_key->raw, r->page, &r->f, &why);
+	if (ret == -ENOKEY && !sits_source_header(r->ctx, r->path, r->fd, r->new_key->raw, r->page, &r->f, NULL))
+		return SITS_REKEY_ALREADY;
+	ret = tell_key(r, why, ret);
+	if (!ret)
+		ret = check_resealable(r);
+	return ret ? ret : check_writable(r);
+}
+
+static int reseal(struct rekeying *r)
+{
+	struct sits_load_opts lo = {
+		.size = sizeof(lo),
+		.threads = r->o.threads,
+		.min_version = r->o.min_version,
+		.progress = r->o.progress,
+		.progress_arg = r->o.progress_arg,
+	};
+
+	return sits_reseal_locked(r->ctx, r->path, r->fd, r->old_key, r->new_key, &lo);
+}
+
+int sits_sealed_change_key(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+			   const struct sits_key *new_key, const struct sits_rekey_opts *opts, uint32_t *outcome)
+{
+	struct sits_rekey_opts o;
+	struct rekeying *r;
+	int ret;
+
+	if (!ctx || !path || !old_key || !new_key || !outcome)
+		return -EINVAL;
+	ret = get_opts(ctx, opts, &o);
+	if (ret)
+		return ret;
+	if (o.flags & SITS_REKEY_DRY_RUN)
+		ret = prepare(ctx, path, old_key, new_key, &o, &r);
+	else
+		ret = start(ctx, path, old_key, new_key, o.flags & SITS_REKEY_RESEAL ? reseal_flags(path) : O_RDWR, &o, &r);
+	if (ret == -ENOKEY && o.flags & SITS_REKEY_SKIP_OTHER) {
+		*outcome = SITS_REKEY_OTHER;	/* cut short between two others */
+		return 0;
+	}
+	if (ret)
+		return ret;
+	ret = o.flags & SITS_REKEY_DRY_RUN ? look(r) : check_keys(r);
+	if (!ret && !(o.flags & SITS_REKEY_DRY_RUN))
+		ret = o.flags & SITS_REKEY_RESEAL ? reseal(r) : rewrap(r);
+	finish(r);
+	if (ret >= 0)
+		*outcome = (uint32_t)ret;
+	return ret < 0 ? ret : 0;
 }

@@ -7,6 +7,7 @@
 
 struct sits_ctx;
 struct sits_key;
+struct sits_load_opts;
 
 /**
  * sits_sealed_lock() - Keep others from rekeying and resealing the file at @path, until the descriptor is closed.
@@ -17,5 +18,13 @@ struct sits_key;
  */
 int sits_sealed_lock(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
 		     const struct sits_key *new_key);
+
+/**
+ * sits_reseal_locked() - sits_sealed_reseal() under a lock that the caller has.
+ * @lock: as sits_sealed_lock() returned it; borrowed
+ * @opts: checked
+ */
+int sits_reseal_locked(struct sits_ctx *ctx, const char *path, int lock, const struct sits_key *old_key,
+		       const struct sits_key *new_key, const struct sits_load_opts *opts);
 
 #endif

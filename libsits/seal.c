@@ -337,6 +337,8 @@ int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,
 	if (!ctx || !in_path || !out_path || !key)
 		return -EINVAL;
 	ret = get_opts(ctx, opts, &o);
+	if (!ret)
+		ret = sits_key_need_bytes(ctx, key, "sealing");
 	if (ret)
 		return ret;
 	if (!o.model_id)
@@ -408,34 +410,47 @@ static int reseal_opened(struct sits_source *src, const struct sits_key *new_key
 	return ret;
 }
 
-int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+int sits_reseal_locked(struct sits_ctx *ctx, const char *path, int lock, const struct sits_key *old_key,
 		       const struct sits_key *new_key, const struct sits_load_opts *opts)
 {
+	struct sits_load_opts o = *opts;
 	struct sits_source src;
-	struct sits_load_opts o;
 	struct stat locked;
-	int ret, lock;
+	int ret;
 
-	if (!ctx || !path || !old_key || !new_key)
-		return -EINVAL;
-	ret = sits_load_opts_get(ctx, opts, &o);
-	if (ret)
-		return ret;
 	o.flags &= ~SITS_LOAD_ALLOW_ECB;	/* nothing vouches for its bytes: they must not become authentic */
-	/* Else a rekey at the same time would be undone after it had succeeded. */
-	lock = sits_sealed_lock(ctx, path, old_key, new_key);
-	if (lock < 0)
-		return lock;
 	ret = sits_source_open(ctx, path, old_key, SITS_SOURCE_TAGS, &src);
 	if (ret)
-		goto out_unlock;
+		return ret;
 	ret = fstat(lock, &locked) ? -errno : same_file(&locked, &src.st) ? 0 : log_replaced(&src);
 	if (!ret)
 		ret = sits_source_allowed(&src, &o);
 	if (!ret)
 		ret = reseal_opened(&src, new_key, &o);
 	sits_source_close(&src);
-out_unlock:
+	return ret;
+}
+
+int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
+		       const struct sits_key *new_key, const struct sits_load_opts *opts)
+{
+	struct sits_load_opts o;
+	int ret, lock;
+
+	if (!ctx || !path || !old_key || !new_key)
+		return -EINVAL;
+	ret = sits_load_opts_get(ctx, opts, &o);
+	if (!ret && o.nr_ranges) {
+		sits_log(ctx, SITS_LOG_ERR, "%s: only all of a file can be resealed, not ranges of it", path);
+		ret = -EINVAL;
+	}
+	if (ret)
+		return ret;
+	/* Else a rekey at the same time would be undone after it had succeeded. */
+	lock = sits_sealed_lock(ctx, path, old_key, new_key);
+	if (lock < 0)
+		return lock;
+	ret = sits_reseal_locked(ctx, path, lock, old_key, new_key, &o);
 	close(lock);
 	return ret;
 }

@@ -1,108 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * weights.c - reading sealed files: load into a region, verify, inspect.
+ * weights.c - reading sealed files: load, verify, inspect. What is the same whoever fills the region.
  *
- * Spans of chunks are read by pump.c and opened in place, on all cores. A load hands its region out after the last
- * tag has verified; on any failure the region is wiped. Opening the file and its header is source.c's.
+ * Opening the file and its header is source.c's; opening its chunks, into memory of this process or to nowhere,
+ * weights_user.c's; having the kernel do it, weights_kernel.c's.
  */
+#include "libsits/weights.h"
+
 #include <errno.h>
 #include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libsits/internal.h"
-#include "libsits/pump.h"
+#include "libsits/key.h"
 #include "libsits/source.h"
 
-struct opening {
-	struct sits_source *src;
-	bool wipe;	/* verify only: the plaintext goes at once */
-};
-
-/* Open every chunk of a span. */
-static int open_span(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t *bad)
-{
-	struct opening *o = arg;
-	const struct sits_sealed_hdr *h = &o->src->hdr;
-	uint64_t i = off / h->chunk_bytes;
-	size_t at;
-	int ret;
-
-	for (at = 0; at < len; at += h->chunk_bytes, i++) {
-		ret = sits_sealed_chunk_open(o->src->file, i, buf + at,
-					     h->tags_bytes ? o->src->tags + i * SITS_GCM_TAG_LEN : NULL);
-		if (ret) {
-			*bad = off + at;
-			return ret;
-		}
-	}
-	if (o->wipe)
-		explicit_bzero(buf, len);
-	return 0;
-}
-
-/* An empty file has one empty chunk, with a tag to check and nothing to read. */
-static int open_empty(const struct sits_source *src)
-{
-	u8 none[SITS_SM4_BLOCK_LEN] = { 0 };
-
-	return src->hdr.data_bytes || !src->hdr.nr_chunks ? 0 :
-		sits_sealed_chunk_open(src->file, 0, none, src->tags);
-}
-
-int sits_source_explain(const struct sits_source *src, const struct sits_pump *p, int ret)
-{
-	const struct sits_sealed_hdr *h = &src->hdr;
-	uint64_t chunk = p->fail_off / h->chunk_bytes;
-	int changed;
-
-	if (ret == -ECANCELED || ret == -ENOMEM)
-		return ret;
-	/* A file that somebody writes to is no forgery. */
-	changed = sits_source_unchanged(src);
-	if (changed)
-		return changed;
-	if (p->fail_stage == SITS_PUMP_WORK) {
-		sits_log(src->ctx, SITS_LOG_ERR, "%s: chunk %" PRIu64 " (counted from 0, of %" PRIu64 "): its tag does not verify: it was changed, swapped, or belongs to another file",
-			 src->path, chunk, h->nr_chunks);
-		return ret;
-	}
-	if (p->fail_stage == SITS_PUMP_EOF) {
-		sits_log(src->ctx, SITS_LOG_ERR, "%s: chunk %" PRIu64 " (counted from 0, of %" PRIu64 "): cut: the file ended while it was being read",
-			 src->path, chunk, h->nr_chunks);
-		return -ESTALE;
-	}
-	sits_log(src->ctx, SITS_LOG_ERR, "%s: chunk %" PRIu64 ": can't read at byte %" PRIu64 ": %s", src->path, chunk,
-		 h->data_off + p->fail_off, strerror(-ret));
-	return ret;
-}
-
-/* Read and open all chunks, into @dst or to nowhere. */
-static int open_chunks(struct sits_source *src, uint8_t *dst, const struct sits_load_opts *opts)
-{
-	struct opening o = { .src = src, .wipe = !dst };
-	struct sits_pump p = {
-		.in_fd = src->fd,
-		.in_direct_fd = src->direct_fd,
-		.out_fd = -1,
-		.threads = opts->threads,
-		.in_off = src->hdr.data_off,
-		.total_bytes = src->hdr.data_bytes,
-		.span_bytes = sits_pump_span(src->hdr.chunk_bytes),
-		.dst = dst,
-		.work = open_span,
-		.arg = &o,
-		.progress = opts->progress,
-		.progress_arg = opts->progress_arg,
-	};
-	int ret;
-
-	ret = open_empty(src);
-	if (ret)
-		p.fail_stage = SITS_PUMP_WORK;
-	else
-		ret = sits_pump_run(&p);
-	return ret ? sits_source_explain(src, &p, ret) : sits_source_unchanged(src);
-}
+/* As the options were first; ranges came later. */
+#define OPTS_SIZE_MIN offsetof(struct sits_load_opts, ranges)
 
 int sits_source_allowed(const struct sits_source *src, const struct sits_load_opts *opts)
 {
@@ -126,7 +42,7 @@ int sits_load_opts_get(struct sits_ctx *ctx, const struct sits_load_opts *opts, 
 	*o = (struct sits_load_opts){ .size = sizeof(*o) };
 	if (!opts)
 		return 0;
-	if (sits_opts_copy(o, sizeof(*o), opts, sizeof(*o)) || o->reserved ||
+	if (sits_opts_copy(o, sizeof(*o), opts, OPTS_SIZE_MIN) || o->reserved || o->reserved2 ||
 	    o->flags & ~(SITS_LOAD_ALLOW_ECB | SITS_LOAD_BUFFERED)) {
 		sits_log(ctx, SITS_LOG_ERR, "load: unknown size, flags or reserved fields in the options");
 		return -EINVAL;
@@ -134,63 +50,212 @@ int sits_load_opts_get(struct sits_ctx *ctx, const struct sits_load_opts *opts, 
 	return 0;
 }
 
-static unsigned int source_flags(const struct sits_load_opts *o)
+/* ------------------------------------------------------------------------- ranges */
+
+uint64_t sits_load_range_data(const struct sits_source *src, const struct sits_load_range *range)
 {
-	return SITS_SOURCE_TAGS | (o->flags & SITS_LOAD_BUFFERED ? 0 : SITS_SOURCE_DIRECT);
+	uint64_t end = range->file_off + range->len_bytes;
+
+	return (end == src->hdr.plain_bytes ? src->hdr.data_bytes : end) - range->file_off;
 }
 
-static int load_into(struct sits_source *src, struct sits_region *region, const struct sits_load_opts *o)
+/* What is wrong with a range that follows @before (NULL: the first one), or NULL. */
+static const char *range_fault(const struct sits_sealed_hdr *h, const struct sits_load_range *r,
+			       const struct sits_load_range *before, bool placed)
 {
-	uint64_t plain = src->hdr.plain_bytes, mapped = sits_region_mapped(region);
-	uint8_t *data;
-	void *mem;
+	uint64_t mask = h->chunk_bytes - 1;
+
+	if (!r->len_bytes)
+		return "is empty";
+	if (r->file_off > h->plain_bytes || r->len_bytes > h->plain_bytes - r->file_off)
+		return "goes beyond the end of the plaintext";
+	if (r->file_off & mask || (r->len_bytes & mask && r->file_off + r->len_bytes != h->plain_bytes))
+		return "is not of whole chunks";
+	if (before && r->file_off < before->file_off + before->len_bytes)
+		return "is not behind the one before it";
+	if (!placed)
+		return NULL;
+	if (r->region_off % SITS_SEALED_ALIGN)
+		return "does not go to a multiple of 4096 bytes";
+	if (before && r->region_off < before->region_off + before->len_bytes)
+		return "goes to where the one before it does, or in front of that";
+	return NULL;
+}
+
+int sits_load_ranges_check(const struct sits_source *src, const struct sits_load_range *ranges, uint32_t nr_ranges,
+			   bool placed)
+{
+	const char *fault;
+	uint32_t i;
+
+	if (nr_ranges > SITS_LOAD_RANGES_MAX || (nr_ranges && !ranges)) {
+		sits_log(src->ctx, SITS_LOG_ERR, "%s: %u ranges: at most %u, and they must be somewhere", src->path, nr_ranges,
+			 SITS_LOAD_RANGES_MAX);
+		return -EINVAL;
+	}
+	for (i = 0; i < nr_ranges; i++) {
+		fault = range_fault(&src->hdr, &ranges[i], i ? &ranges[i - 1] : NULL, placed);
+		if (!fault)
+			continue;
+		sits_log(src->ctx, SITS_LOG_ERR, "%s: range %u (counted from 0), %" PRIu64 " bytes at %" PRIu64 ": %s; the plaintext has %" PRIu64 " bytes in chunks of %u: sits_load_plan() makes ranges that can be loaded",
+			 src->path, i, ranges[i].len_bytes, ranges[i].file_off, fault, src->hdr.plain_bytes, src->hdr.chunk_bytes);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* --------------------------------------------------------------------------- loads */
+
+/*
+ * Each range, not just the last: where the end of one comes round at 2^64, the next can be in front of it and look like one behind it.
+ */
+static int fits(const struct sits_weights_job *job)
+{
+	uint64_t room = sits_region_len(job->region);
+	const struct sits_load_range *r;
+
+	for (r = job->ranges; r < job->ranges + job->nr_ranges; r++)
+		if (r->region_off > room || r->len_bytes > room - r->region_off)
+			break;
+	if (r == job->ranges + job->nr_ranges)
+		return 0;
+	if (!job->partial)
+		sits_log(job->src.ctx, SITS_LOG_ERR, "%s: has %" PRIu64 " bytes of weights; the region has room for %" PRIu64,
+			 job->src.path, job->src.hdr.plain_bytes, room);
+	else
+		sits_log(job->src.ctx, SITS_LOG_ERR, "%s: range %u (counted from 0), %" PRIu64 " bytes, goes to byte %" PRIu64 " of a region that has room for %" PRIu64,
+			 job->src.path, (uint32_t)(r - job->ranges), r->len_bytes, r->region_off, room);
+	return -EFBIG;
+}
+
+/* What is to be loaded, now that it is known what there is. */
+static int choose_ranges(struct sits_weights_job *job, const struct sits_load_item *item)
+{
+	uint32_t i;
 	int ret;
 
-	if (plain > sits_region_len(region)) {
-		sits_log(src->ctx, SITS_LOG_ERR, "%s: has %" PRIu64 " bytes of weights; the region has room for %" PRIu64, src->path,
-			 plain, sits_region_len(region));
-		return -EFBIG;
-	}
-	ret = sits_region_load_begin(region, &mem);
-	if (ret) {
-		sits_log(src->ctx, SITS_LOG_ERR, "%s: the region can't be loaded: %s", src->path,
-			 ret == -EBUSY ? "another load runs" : ret == -EPERM ? "it is sealed" : strerror(-ret));
-		return ret;
-	}
-	data = mem;
-	ret = open_chunks(src, data, o);
-	if (ret) {
-		sits_region_load_fail(region);
-		return ret;
-	}
-	/* What direct reads and whole blocks left behind the end, and what was there before. */
-	memset(data + plain, 0, mapped - plain);
-	ret = sits_region_load_finish(region, src->digest);
+	ret = sits_load_ranges_check(&job->src, item->ranges, item->nr_ranges, true);
 	if (ret)
-		sits_log(src->ctx, SITS_LOG_ERR, "%s: the loaded region can't be sealed: %s", src->path, strerror(-ret));
+		return ret;
+	job->partial = item->nr_ranges;
+	job->whole.len_bytes = job->src.hdr.plain_bytes;
+	job->ranges = job->partial ? item->ranges : &job->whole;
+	job->nr_ranges = job->partial ? item->nr_ranges : !!job->whole.len_bytes;
+	for (i = 0; i < job->nr_ranges; i++)
+		job->total_bytes += sits_load_range_data(&job->src, &job->ranges[i]);
+	return fits(job);
+}
+
+/* Return: 0, then sits_source_close() is due. */
+static int open_job(struct sits_ctx *ctx, const struct sits_provider *provider, const struct sits_load_item *item,
+		    const struct sits_key *key, const struct sits_load_opts *o, struct sits_weights_job *job)
+{
+	int ret;
+
+	job->region = item->region;
+	/* What the header says is checked here, whoever loads, for the words; the kernel goes by its own look at it. */
+	ret = sits_source_open(ctx, item->path, key->in_kernel ? NULL : key, provider->source_flags(o), &job->src);
+	if (ret)
+		return ret;
+	ret = sits_source_allowed(&job->src, o);
+	if (!ret)
+		ret = choose_ranges(job, item);
+	if (ret)
+		sits_source_close(&job->src);
 	return ret;
 }
 
-/* Open every chunk of the file: into @region, or, where that is NULL, only to see that each verifies. */
-static int open_all(struct sits_ctx *ctx, const char *path, struct sits_region *region, const struct sits_key *key,
-		    const struct sits_load_opts *opts, struct sits_sealed_info *info)
+static int begin_job(struct sits_weights_job *job)
 {
-	struct sits_source src;
-	struct sits_load_opts o;
-	int ret;
+	void *mem;
+	int ret = sits_region_load_begin(job->region, &mem);
 
-	ret = sits_load_opts_get(ctx, opts, &o);
-	if (ret)
+	if (ret) {
+		sits_log(job->src.ctx, SITS_LOG_ERR, "%s: the region can't be loaded: %s", job->src.path,
+			 ret == -EBUSY ? "another load runs" : ret == -EPERM ? "it is sealed" : strerror(-ret));
 		return ret;
-	ret = sits_source_open(ctx, path, key, source_flags(&o), &src);
+	}
+	job->mem = mem;
+	job->loading = true;
+	return 0;
+}
+
+static int finish_job(struct sits_weights_job *job)
+{
+	int ret = sits_region_load_finish(job->region, job->src.digest, job->partial);
+
 	if (ret)
-		return ret;
-	ret = sits_source_allowed(&src, &o);
+		sits_log(job->src.ctx, SITS_LOG_ERR, "%s: the loaded region can't be sealed: %s", job->src.path, strerror(-ret));
+	return ret;
+}
+
+/* All of the regions are handed out, or none. */
+static int finish_jobs(struct sits_weights_job *jobs, uint32_t nr_jobs)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < nr_jobs && !ret; i++)
+		ret = finish_job(&jobs[i]);
+	for (; ret && i; i--)
+		sits_region_load_undo(jobs[i - 1].region);
+	return ret;
+}
+
+static int run_jobs(const struct sits_provider *provider, struct sits_weights_job *jobs, uint32_t nr_jobs,
+		    const struct sits_key *key, const struct sits_load_opts *o)
+{
+	uint32_t i;
+	int ret = 0;
+
+	for (i = 0; i < nr_jobs && !ret; i++)
+		ret = begin_job(&jobs[i]);
 	if (!ret)
-		ret = region ? load_into(&src, region, &o) : open_chunks(&src, NULL, &o);
-	if (!ret && info)
-		sits_source_info(&src, info);
-	sits_source_close(&src);
+		ret = provider->weights_load(jobs, nr_jobs, key, o);
+	if (!ret)
+		ret = finish_jobs(jobs, nr_jobs);
+	for (i = 0; ret && i < nr_jobs; i++)
+		if (jobs[i].loading)
+			sits_region_load_fail(jobs[i].region);
+	return ret;
+}
+
+static void tell_info(const struct sits_weights_job *job, const struct sits_load_item *item)
+{
+	if (!item->info)
+		return;
+	sits_source_info(&job->src, item->info);
+	item->info->authenticated = 1;
+}
+
+/* Structs that may grow, in a row. */
+static const struct sits_load_item *item_at(const struct sits_load_item *items, uint32_t i)
+{
+	return (const void *)((const char *)items + (size_t)items->size * i);
+}
+
+static int load_items(struct sits_ctx *ctx, const struct sits_load_item *items, uint32_t nr_items,
+		      const struct sits_key *key, const struct sits_load_opts *o)
+{
+	const struct sits_provider *provider = items->region->ctx->provider;
+	struct sits_weights_job *jobs = calloc(nr_items, sizeof(*jobs));
+	uint32_t i, opened;
+	int ret = 0;
+
+	if (!jobs)
+		return -ENOMEM;
+	if (provider->id != SITS_PROVIDER_KERNEL)
+		ret = sits_key_need_bytes(ctx, key, "loading into memory of this process");
+	for (opened = 0; opened < nr_items && !ret; opened += !ret)
+		ret = open_job(ctx, provider, item_at(items, opened), key, o, &jobs[opened]);
+	if (!ret)
+		ret = run_jobs(provider, jobs, nr_items, key, o);
+	for (i = 0; i < opened; i++) {
+		if (!ret)
+			tell_info(&jobs[i], item_at(items, i));
+		sits_source_close(&jobs[i].src);
+	}
+	free(jobs);
 	return ret;
 }
 
@@ -198,17 +263,100 @@ int sits_weights_load(struct sits_ctx *ctx, const char *path, struct sits_region
 		      const struct sits_key *key, const struct sits_load_opts *opts,
 		      struct sits_sealed_info *info)
 {
+	struct sits_load_item item = { .size = sizeof(item), .path = path, .region = region, .info = info };
+	struct sits_load_opts o;
+	int ret;
+
 	if (!ctx || !path || !region || !key)
 		return -EINVAL;
-	return open_all(ctx, path, region, key, opts, info);
+	ret = sits_load_opts_get(ctx, opts, &o);
+	if (ret)
+		return ret;
+	item.ranges = o.ranges;
+	item.nr_ranges = o.nr_ranges;
+	return load_items(ctx, &item, 1, key, &o);
+}
+
+static int check_items(struct sits_ctx *ctx, const struct sits_load_item *items, uint32_t nr_items)
+{
+	uint32_t i;
+
+	if (!nr_items || nr_items > SITS_LOAD_FILES_MAX) {
+		sits_log(ctx, SITS_LOG_ERR, "load: %u files: it must be 1 to %u", nr_items, SITS_LOAD_FILES_MAX);
+		return -EINVAL;
+	}
+	for (i = 0; i < nr_items; i++) {
+		const struct sits_load_item *item = item_at(items, i);
+		struct sits_load_item known;
+
+		if (items->size % sizeof(void *) || sits_opts_copy(&known, sizeof(known), item, sizeof(known))) {
+			sits_log(ctx, SITS_LOG_ERR, "load: file %u (counted from 0): unknown size, or fields, of the items", i);
+			return -EINVAL;
+		}
+		if (item->size == items->size && item->path && item->region &&
+		    item->region->ctx->provider == items->region->ctx->provider)
+			continue;
+		sits_log(ctx, SITS_LOG_ERR, "load: file %u (counted from 0): without path or region, or not like the first one", i);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int sits_weights_load_many(struct sits_ctx *ctx, const struct sits_load_item *items, uint32_t nr_items,
+			   const struct sits_key *key, const struct sits_load_opts *opts)
+{
+	struct sits_load_opts o;
+	int ret;
+
+	if (!ctx || !items || !key)
+		return -EINVAL;
+	ret = sits_load_opts_get(ctx, opts, &o);
+	if (!ret && (o.ranges || o.nr_ranges)) {
+		sits_log(ctx, SITS_LOG_ERR, "load: of several files each has ranges of its own");
+		ret = -EINVAL;
+	}
+	if (!ret)
+		ret = check_items(ctx, items, nr_items);
+	return ret ? ret : load_items(ctx, items, nr_items, key, &o);
+}
+
+/* ------------------------------------------------------------------ without a region */
+
+static int verify_opened(struct sits_source *src, const struct sits_load_opts *o)
+{
+	struct sits_load_range whole = { .len_bytes = src->hdr.plain_bytes };
+	int ret;
+
+	ret = sits_load_ranges_check(src, o->ranges, o->nr_ranges, false);
+	if (ret)
+		return ret;
+	return o->nr_ranges ? sits_source_verify_chunks(src, o->ranges, o->nr_ranges, o) :
+			      sits_source_verify_chunks(src, &whole, !!whole.len_bytes, o);
 }
 
 int sits_sealed_verify(struct sits_ctx *ctx, const char *path, const struct sits_key *key,
 		       const struct sits_load_opts *opts, struct sits_sealed_info *info)
 {
+	struct sits_source src;
+	struct sits_load_opts o;
+	int ret;
+
 	if (!ctx || !path || !key)
 		return -EINVAL;
-	return open_all(ctx, path, NULL, key, opts, info);
+	ret = sits_load_opts_get(ctx, opts, &o);
+	if (!ret)
+		ret = sits_key_need_bytes(ctx, key, "verifying");
+	if (!ret)
+		ret = sits_source_open(ctx, path, key, sits_user_source_flags(&o), &src);
+	if (ret)
+		return ret;
+	ret = sits_source_allowed(&src, &o);
+	if (!ret)
+		ret = verify_opened(&src, &o);
+	if (!ret && info)
+		sits_source_info(&src, info);
+	sits_source_close(&src);
+	return ret;
 }
 
 int sits_sealed_inspect(struct sits_ctx *ctx, const char *path, const struct sits_key *key,
@@ -219,7 +367,9 @@ int sits_sealed_inspect(struct sits_ctx *ctx, const char *path, const struct sit
 
 	if (!ctx || !path || !info)
 		return -EINVAL;
-	ret = sits_source_open(ctx, path, key, 0, &src);
+	ret = key ? sits_key_need_bytes(ctx, key, "inspecting with a key") : 0;
+	if (!ret)
+		ret = sits_source_open(ctx, path, key, 0, &src);
 	if (ret)
 		return ret;
 	sits_source_info(&src, info);

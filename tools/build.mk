@@ -2,8 +2,9 @@
 # The sits command: one file per subcommand, linked with libsits alone.
 TOOL_OBJS := $(patsubst %.c,$(O)/%.o,$(sort $(wildcard tools/sits/*.c)))
 
-$(O)/sits: $(TOOL_OBJS) $(O)/libsits.a
+# The manifest of a sealed directory is read by both, in one source that needs nothing else.
+$(O)/sits: $(TOOL_OBJS) $(O)/daemon/manifest.o $(O)/daemon/diag.o $(O)/libsits.a
 	@echo "  LD    $@"
 	$(Q)$(CC) $(CFLAGS) $(SITS_LDFLAGS) -o $@ $^ -ljansson -lm $(LIB_LIBS)
 
-PROGRAMS += $(if $(TOOL_OBJS),$(O)/sits)
+PROGRAMS += $(O)/sits

@@ -57,7 +57,7 @@ struct sits_open_opts {
  *
  * Context: any thread. The context may be shared between threads.
  * Return: 0; -EINVAL for an unknown provider, flag or size; -ENODEV where
- * SITS_PROVIDER_KERNEL was asked for and /dev/sits does not answer; -ENOMEM.
+ * SITS_PROVIDER_KERNEL was asked for and /dev/sits does not answer, -EACCES where it may not be opened; -ENOMEM.
  */
 int sits_open(const struct sits_open_opts *opts, struct sits_ctx **out);
 

@@ -35,8 +35,12 @@ extern "C" {
 #define SITS_FIELD_STOP		5	/* stop string, at most 16, 1 to 256 bytes each */
 #define SITS_FIELD_MODEL	6	/* model id that must be the one served */
 #define SITS_FIELD_PROMPT_SPECIAL 7	/* raw text in which special tokens are recognised */
+#define SITS_FIELD_TAG		8	/* 1 to 64 bytes, any: requests of one tag are alike, and share computed prefixes with
+					 * each other only */
 
 #define SITS_INFER_IGNORE_EOS	(1u << 0)	/* generate until max_tokens */
+#define SITS_INFER_NO_SPECULATION (1u << 1)	/* no guessed tokens for this request; the answer is the same */
+#define SITS_INFER_FLAGS	(SITS_INFER_IGNORE_EOS | SITS_INFER_NO_SPECULATION)
 
 /**
  * struct sits_infer_request_hdr - first bytes of a request; all of it is copied.

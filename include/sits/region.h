@@ -23,7 +23,8 @@ struct sits_region;
 #define SITS_REGION_PROTECTED	3	/* read-only for the owner, wiped, not dumped */
 
 #define SITS_REGION_REQUIRE_HUGE	(1u << 0)	/* fail rather than fall back */
-#define SITS_REGION_ALLOW_UNLOCKED	(1u << 1)	/* go on, with a warning, where mlock is refused */
+/* Go on, with a warning, where mlock is refused; the kernel provider has no other memory. */
+#define SITS_REGION_ALLOW_UNLOCKED	(1u << 1)
 
 /**
  * struct sits_region_opts - what to create.
@@ -55,6 +56,7 @@ struct sits_region_opts {
  * @sealed: 1 if nobody can write it any more
  * @nodump: 1 if excluded from core dumps
  * @nofork: 1 if a forked child does not inherit it
+ * @partial: 1 if only ranges of that file were loaded
  * @digest: SM3 digest of the sealed file it was loaded from; zeros if none
  */
 struct sits_region_info {
@@ -68,7 +70,8 @@ struct sits_region_info {
 	uint8_t sealed;
 	uint8_t nodump;
 	uint8_t nofork;
-	uint8_t reserved[4];
+	uint8_t partial;
+	uint8_t reserved[3];
 	uint8_t digest[32];
 };
 
@@ -80,12 +83,14 @@ struct sits_region_info {
  *
  * Return: 0; -EINVAL for an unknown kind, flag or a zero length; -ENOMEM;
  * -EPERM where RLIMIT_MEMLOCK does not allow the length (the log line gives the
- * limit and the need); -EOPNOTSUPP where REQUIRE_HUGE can't be met.
+ * limit and the need); -EOPNOTSUPP where REQUIRE_HUGE can't be met; kernel provider: -EACCES
+ * where this process may not make regions, -EDQUOT at the module's limit.
  */
 int sits_region_create(struct sits_ctx *ctx, const struct sits_region_opts *opts,
 		       struct sits_region **out);
 
-/** sits_region_destroy() - Wipe and free; NULL is allowed. @region: taken. */
+/** sits_region_destroy() - Wipe and free; NULL is allowed. @region: taken.
+ * Who still has the descriptor reads zeros; kernel provider: gets SIGBUS, and it is wiped once no device has it. */
 void sits_region_destroy(struct sits_region *region);
 
 /** sits_region_data() - The mapping: 64-byte aligned, at least len_bytes long, valid until
@@ -98,11 +103,12 @@ void *sits_region_data(const struct sits_region *region);
 uint64_t sits_region_len(const struct sits_region *region);
 
 /** sits_region_fd() - The file descriptor behind it; borrowed, do not close. Whoever gets it can read
- * and map it read-only, never write it. -EBUSY while a load into it is unfinished or has failed. */
+ * and map it read-only, never write it (kernel provider, PINNED and HUGE: once it is sealed). -EBUSY while a load into it is
+ * unfinished or has failed. */
 int sits_region_fd(const struct sits_region *region);
 
-/** sits_region_seal() - Make it immutable for everyone, for good. Return: 0; -EBUSY while a load runs;
- * -ENODATA where the last load into it failed. */
+/** sits_region_seal() - Make it immutable for everyone, for good. Return: 0; -EBUSY while a load runs,
+ * or (kernel provider) somebody else can write to it: another mapping, a device; -ENODATA where the last load into it failed. */
 int sits_region_seal(struct sits_region *region);
 
 /** sits_region_info() - Fill @info with what effectively holds. Return: 0 or -errno. */

@@ -12,7 +12,7 @@ if nm "$BUILD/libsits.a" 2>/dev/null | grep -q __asan_; then
 	echo "1..0 # SKIP the library in $BUILD was built with a sanitizer"
 	exit 0
 fi
-echo 1..12
+echo 1..16
 n=0
 check() {	# name command...
 	local name=$1
@@ -80,5 +80,21 @@ check "it runs" env LD_LIBRARY_PATH="$prefix/lib" "$tmp/shared" "$tmp"
 check "it needs the soname" sh -c "readelf -d $tmp/shared | grep -q 'libsits.so.0'"
 check "a static client builds" sh -c "gcc -Wall -Werror -o $tmp/static $tmp/client.c \$(pkg-config --cflags libsits) $prefix/lib/libsits.a \$(pkg-config --libs --static libsits | sed 's/-lsits//')"
 check "it runs too" "$tmp/static" "$tmp"
+cat >"$tmp/kernels.c" <<'EOF2'
+#include <sits/dcu.h>
+#include <stdio.h>
+
+int main(void)
+{
+	float q[2] = { 0, 0 }, v[2] = { 1, 3 }, o[2];
+
+	dcu_flash_attn3_seed(1);
+	return dcu_flash_attn3_forward(q, q, v, o, 1, 2, 1, 1, 0) || o[0] != 1 || o[1] != 2;
+}
+EOF2
+check "pkg-config knows the kernels" pkg-config --exists --print-errors libsits-kernels
+check "every kernel has a man page" sh -c "grep -o 'dcu_[a-z0-9_]*;' kernels/libsits-kernels.map | tr -d ';' | while read -r f; do test -e $prefix/share/man/man3/\$f.3 || { echo \$f; exit 1; }; done"
+check "a client of the kernels builds" sh -c "gcc -Wall -Werror -o $tmp/kernels $tmp/kernels.c \$(pkg-config --cflags --libs libsits-kernels)"
+check "it computes" env LD_LIBRARY_PATH="$prefix/lib" "$tmp/kernels"
 check "the service is installed" make -s O="$BUILD" PREFIX="$prefix" install-service
 check "its unit starts the daemon that is installed" grep -qx "ExecStart=$prefix/sbin/sitsd --config .*" "$prefix/lib/systemd/system/sitsd.service"

@@ -74,4 +74,23 @@ check("the library neither prints nor exits", undefined & forbidden)
 out = subprocess.run(["nm", "-g", "--defined-only", f"{BUILD}/libsits.a"], capture_output=True, text=True, check=True).stdout
 names = {line.split()[-1] for line in out.splitlines() if len(line.split()) == 3}
 check("every global name begins with sits_", [n for n in names if not n.startswith("sits_") and not n.startswith("__")])
+
+# The kernels' library: the same, with its own prefix, map and header.
+lib = f"{BUILD}/libsits-kernels.so"
+symbol_map = re.sub(r"#.*", "", pathlib.Path("kernels/libsits-kernels.map").read_text())
+mapped = set(re.findall(r"^\s+(dcu_\w+);", symbol_map, re.M))
+text = subprocess.run(["gcc", "-E", "-P", "-x", "c", "-Iinclude", "-"], input='#include "sits/dcu.h"\n', capture_output=True,
+                      text=True, check=True).stdout
+header = set(re.findall(r"\b(dcu_\w+)\s*\([^()]*\)\s*;", text))
+symbols = exported(lib)
+functions = {n.split("@")[0]: k for n, k in symbols.items() if n.startswith("dcu_") or n.startswith("sits_")}
+check("kernels: header, map and library agree", [f"{n}: not in all three" for n in (mapped | header | set(functions))
+                                                if n not in mapped or n not in header or functions.get(n) != "T"])
+check("kernels: every export has a version", [n for n in symbols if n.startswith("dcu_") and "@" not in n])
+out = subprocess.run(["readelf", "-dW", lib], capture_output=True, text=True, check=True).stdout
+soname = re.search(r"SONAME.*\[(.*)\]", out)
+check("kernels: the soname carries the major version", [] if soname and soname[1] == "libsits-kernels.so.0" else [out])
+check("kernels: no dependency but the documented ones", [n for n in re.findall(r"NEEDED.*\[(.*)\]", out) if not allowed.match(n)])
+out = subprocess.run(["nm", "-D", "--undefined-only", lib], capture_output=True, text=True, check=True).stdout
+check("kernels: the library neither prints nor exits", {line.split()[-1].split("@")[0] for line in out.splitlines()} & forbidden)
 print(f"1..{len(results)}")

@@ -98,14 +98,19 @@ AT(sits_dma_unmap, flags, 4);
 AT(sits_dma_unmap, fd_map, 8);
 AT(sits_dma_unmap, reserved, 12);
 
-SIZE(sits_weights_load, 248);
+SIZE(sits_weights_range, 24);
+AT(sits_weights_range, file_off, 0);
+AT(sits_weights_range, len_bytes, 8);
+AT(sits_weights_range, region_off, 16);
+
+SIZE(sits_weights_load, 264);
 AT(sits_weights_load, size, 0);
 AT(sits_weights_load, flags, 4);
 AT(sits_weights_load, file_fd, 8);
 AT(sits_weights_load, region_fd, 12);
 AT(sits_weights_load, min_version, 16);
 AT(sits_weights_load, nr_inflight, 24);
-AT(sits_weights_load, reserved, 28);
+AT(sits_weights_load, cancel, 28);
 AT(sits_weights_load, progress_bytes, 32);
 AT(sits_weights_load, plain_bytes, 40);
 AT(sits_weights_load, model_version, 48);
@@ -115,6 +120,9 @@ AT(sits_weights_load, cipher_ns, 72);
 AT(sits_weights_load, total_ns, 80);
 AT(sits_weights_load, digest, 88);
 AT(sits_weights_load, key, 120);
+AT(sits_weights_load, ranges, 248);
+AT(sits_weights_load, nr_ranges, 256);
+AT(sits_weights_load, reserved, 260);
 
 SIZE(sits_queue_create, 72);
 AT(sits_queue_create, size, 0);
@@ -128,6 +136,25 @@ AT(sits_queue_create, fd_flags, 28);
 AT(sits_queue_create, fd, 32);
 AT(sits_queue_create, reserved, 36);
 AT(sits_queue_create, name, 40);
+
+SIZE(sits_queue_facts, 120);
+AT(sits_queue_facts, size, 0);
+AT(sits_queue_facts, flags, 4);
+AT(sits_queue_facts, depth, 8);
+AT(sits_queue_facts, per_client, 12);
+AT(sits_queue_facts, max_clients, 16);
+AT(sits_queue_facts, mode, 20);
+AT(sits_queue_facts, chunk_backlog, 24);
+AT(sits_queue_facts, nr_clients, 28);
+AT(sits_queue_facts, nr_waiting, 32);
+AT(sits_queue_facts, nr_running, 36);
+AT(sits_queue_facts, requests, 40);
+AT(sits_queue_facts, answered, 48);
+AT(sits_queue_facts, cancelled, 56);
+AT(sits_queue_facts, refused_busy, 64);
+AT(sits_queue_facts, bytes_in, 72);
+AT(sits_queue_facts, bytes_out, 80);
+AT(sits_queue_facts, name, 88);
 
 SIZE(sits_channel_create, 56);
 AT(sits_channel_create, size, 0);
@@ -200,9 +227,10 @@ static const struct {
 	{ SITS_IOC_DEVICE_ALLOW, 0x45, 80 },
 	{ SITS_IOC_DMA_MAP, 0x46, 96 },
 	{ SITS_IOC_DMA_UNMAP, 0x47, 16 },
-	{ SITS_IOC_WEIGHTS_LOAD, 0x48, 248 },
+	{ SITS_IOC_WEIGHTS_LOAD, 0x48, 264 },
 	{ SITS_IOC_QUEUE_CREATE, 0x49, 72 },
 	{ SITS_IOC_CHANNEL_OPEN, 0x4a, 56 },
+	{ SITS_IOC_QUEUE_INFO, 0x50, 120 },
 	{ SITS_IOC_FETCH, 0x60, 16 },
 	{ SITS_IOC_COMMIT, 0x61, 16 },
 	{ SITS_IOC_CLOSE_INTAKE, 0x62, 0 },

@@ -2,13 +2,23 @@
 /*
  * engine_bench.c - the engine's side of the benchmarks; tests/bench/peer_llama.py is the other one.
  *
- * usage: engine_bench MODEL.gguf THREADS
+ * usage: engine_bench MODEL.gguf THREADS [KV_BYTES]
+ *
+ * KV_BYTES is the engine's kv_bytes; it matters to scaling alone.
  *
  * Reads commands from standard input, one a line, and answers each with one JSON line:
  *	decode-1 PROMPT N	tokens/s of N greedy tokens after PROMPT tokens, one stream
  *	prefill-512 N		tokens/s of one prompt of N tokens
  *	batch-8 S PROMPT N	tokens/s, all together, of S streams that decode N tokens each
+ *	scaling S CONTEXT N	tokens/s of S streams that draw N tokens each, the last of which makes CONTEXT tokens full, and
+ *				step_ms, both medians of the steps; a null value and a reason where the model's context or
+ *				the KV pool is too small
  *	read-bandwidth		GB/s of a plain read of the weights by the same number of threads
+ *
+ * For scaling one stream's prompt is computed; the others get copies of its keys and values, in pages of their own, under
+ * scopes of their own. A step then reads as much memory as if each had computed its prompt, and 64 streams
+ * of 8,192 tokens are ready in seconds, not in a quarter of an hour. Each stream's last prompt token is its own and is
+ * computed, so that streams, and their choices of experts, go their own ways.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +31,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/engine/engine.h"
-#include "daemon/engine/threads.h"
+#include "daemon/engine/engine_impl.h"
 #include "daemon/model/model.h"
 
 #define MAX_STREAMS 64
+#define MAX_STEPS 256
+#define SOURCE_SCOPE 1	/* of the prompt that is computed; stream i has SOURCE_SCOPE + i */
 
 struct bench {
 	const void *image;
@@ -33,6 +44,9 @@ struct bench {
 	struct sits_model *m;
 	struct sits_engine *e;
 	uint32_t threads;
+	int32_t *ids;		/* the source's tokens, [source_nr] */
+	uint32_t source_nr;
+	struct sits_kv_table source;	/* holds its pages, so that none is evicted */
 };
 
 /* What all streams of one measurement tell. */
@@ -40,6 +54,7 @@ struct run {
 	uint32_t streams, started, done, tokens;
 	uint64_t from_ns, to_ns;	/* all have started; all are done */
 	uint32_t from_tokens;
+	uint32_t min_cached;	/* prompt tokens that each stream found */
 	int status;
 };
 
@@ -83,11 +98,19 @@ static void on_done(void *arg, const struct sits_gen_result *res)
 
 	s->run->to_ns = now_ns();
 	s->run->done++;
+	if (res->cached_tokens < s->run->min_cached)
+		s->run->min_cached = res->cached_tokens;
 	if (res->status)
 		s->run->status = res->status;
 }
 
-/* @nr streams of @prompt made-up tokens, the peer's, and @n decode steps each. Returns the start. */
+/* A made-up token, the peer's: the @j-th of stream @i. */
+static int32_t made_up(const struct bench *b, uint32_t i, uint32_t j)
+{
+	return (1000 + (j * 7919ull + i * 104729ull) % 40000) % b->m->hp.vocab;
+}
+
+/* @nr streams of @prompt made-up tokens, and @n decode steps each. Returns the start. */
 static uint64_t generate(struct bench *b, struct run *r, uint32_t nr, uint32_t prompt, uint32_t n)
 {
 	struct stream s[MAX_STREAMS];
@@ -105,7 +128,7 @@ static uint64_t generate(struct bench *b, struct run *r, uint32_t nr, uint32_t p
 	*r = (struct run){ .streams = nr };
 	for (i = 0; i < nr; i++) {
 		for (j = 0; j < prompt; j++)
-			ids[j] = (1000 + (j * 7919ull + i * 104729ull) % 40000) % b->m->hp.vocab;
+			ids[j] = made_up(b, i, j);
 		s[i] = (struct stream){ .run = r };
 		sink.arg = &s[i];
 		p.prompt = ids;
@@ -136,6 +159,139 @@ static double prefill(struct bench *b, uint32_t n)
 
 	return n * 1e9 / (r.from_ns - start);
 }
+
+/* ---- cost as work grows ---- */
+
+static void submit(struct bench *b, const int32_t *ids, uint32_t prompt, uint32_t n, uint64_t scope, struct stream *s)
+{
+	const struct sits_gen_sink sink = { .done = on_done, .logits = on_logits, .arg = s };
+	const struct sits_gen_params p = { .prompt = ids, .nr_prompt = prompt, .max_tokens = n, .ignore_eos = true,
+					   .prefix_scope = scope, .sampling = { .top_p = 1, .repeat_penalty = 1 } };
+	struct sits_diag diag = { 0 };
+	uint64_t id;
+
+	if (sits_engine_submit(b->e, &p, &sink, &id, &diag))
+		die("submit", diag.msg);
+}
+
+/* Compute the source's first @nr tokens, or those that are lacking. */
+static void extend_source(struct bench *b, uint32_t nr)
+{
+	struct run r = { .streams = 1 };
+	struct stream s = { .run = &r };
+	int ret;
+
+	if (nr <= b->source_nr)
+		return;
+	sits_kv_release(&b->e->kv, &b->source);
+	submit(b, b->ids, nr, 1, SOURCE_SCOPE, &s);
+	while ((ret = sits_engine_step(b->e)) > 0)
+		;
+	if (ret || r.status)
+		die("scaling", "computing the prompt failed");
+	if (sits_kv_match(&b->e->kv, &b->source, SOURCE_SCOPE, b->ids, nr) != nr)
+		die("scaling", "the prompt's pages are not found");
+	b->source_nr = nr;
+}
+
+/* Index a copy of the source's first @nr tokens under @scope, but for the pages that are there. */
+static void copy_source(struct bench *b, uint64_t scope, uint32_t nr)
+{
+	struct sits_kv *kv = &b->e->kv;
+	struct sits_kv_table t = { 0 };
+	uint32_t i;
+
+	i = sits_kv_match(kv, &t, scope, b->ids, nr) / SITS_KV_PAGE_TOKENS;
+	if (sits_kv_grow(kv, &t, nr))
+		die("scaling", "no KV pages for a copy");
+	for (; i < t.nr; i++)
+		memcpy(kv->base + t.page[i] * kv->page_bytes, kv->base + b->source.page[i] * kv->page_bytes,
+		       kv->page_bytes);
+	sits_kv_index(kv, &t, scope, b->ids, nr, true);
+	sits_kv_release(kv, &t);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/*
+ * Median seconds of the steps in which all @nr streams decode. The first step computes the prompts' last tokens and copies
+ * the pages that are shared in part, the last one lets pages go: neither counts.
+ */
+static double step_seconds(struct bench *b, uint32_t nr, uint32_t prompt, uint32_t n)
+{
+	struct run r = { .streams = nr, .min_cached = prompt };
+	struct stream s[MAX_STREAMS];
+	double took[MAX_STEPS];
+	uint32_t i, steps = 0, before;
+	uint64_t start;
+	int ret = 1;
+
+	for (i = 0; i < nr; i++) {
+		s[i] = (struct stream){ .run = &r };
+		/* submit() copies the prompt */
+		b->ids[prompt - 1] = made_up(b, i + 1, prompt - 1);
+		submit(b, b->ids, prompt, n, SOURCE_SCOPE + i, &s[i]);
+	}
+	b->ids[prompt - 1] = made_up(b, 0, prompt - 1);
+	while (ret > 0) {
+		before = r.tokens;
+		start = now_ns();
+		ret = sits_engine_step(b->e);
+		if (before >= nr && r.tokens - before == nr && !r.done)
+			took[steps++] = (now_ns() - start) * 1e-9;
+	}
+	if (ret || r.status || r.done != nr)
+		die("step", "failed");
+	if (r.min_cached != prompt - 1 || steps != n - 2)
+		die("scaling", "the streams did not run side by side on copied pages");
+	qsort(took, steps, sizeof(*took), by_size);
+	return steps % 2 ? took[steps / 2] : (took[steps / 2 - 1] + took[steps / 2]) / 2;
+}
+
+/* Whether it fits: the source's pages, those of each stream, and for each a page shared in part. */
+static bool scaling_fits(struct bench *b, uint32_t nr, uint32_t context)
+{
+	uint64_t need, page = b->e->kv.page_bytes;
+
+	if (context > b->e->context) {
+		printf("{\"name\": \"scaling\", \"value\": null, \"why\": \"the model has a context of %" PRIu32 "\"}\n",
+		       b->e->context);
+		return false;
+	}
+	need = (uint64_t)sits_kv_pages(context) * (nr + 1) + nr;
+	if (need > b->e->kv.nr_pages) {
+		printf("{\"name\": \"scaling\", \"value\": null, \"why\": \"%.1f GiB of KV pages are needed, there are "
+		       "%.1f\"}\n", (double)need * page / (1 << 30), (double)b->e->kv.nr_pages * page / (1 << 30));
+		return false;
+	}
+	return true;
+}
+
+static void scaling(struct bench *b, uint32_t nr, uint32_t context, uint32_t n)
+{
+	double seconds;
+	uint32_t i;
+
+	/* The prompt, context - n tokens, has a page to find and a token of its own; the index finds no part of a page below 4. */
+	if (!nr || nr > MAX_STREAMS || n < 3 || n > MAX_STEPS || context < n + SITS_KV_PAGE_TOKENS + 1 ||
+	    (context - n - 1) % SITS_KV_PAGE_TOKENS < 4)
+		die("scaling", "arguments out of range");
+	if (!scaling_fits(b, nr, context))
+		return;
+	extend_source(b, context - n);
+	for (i = 1; i < nr; i++)
+		copy_source(b, SOURCE_SCOPE + i, context - n);
+	seconds = step_seconds(b, nr, context - n, n);
+	printf("{\"name\": \"scaling\", \"value\": %.6g, \"unit\": \"tokens/s\", \"threads\": %u, \"streams\": %u, "
+	       "\"context\": %u, \"step_ms\": %.6g}\n", nr / seconds, b->threads, nr, context, seconds * 1e3);
+}
+
+/* ---- the limit ---- */
 
 typedef uint64_t vec __attribute__((vector_size(64), aligned(1), may_alias));
 
@@ -195,6 +351,11 @@ static void answer(struct bench *b, const char *line)
 
 	if (sscanf(line, "%63s %u %u %u", name, &x[0], &x[1], &x[2]) < 1)
 		return;
+	if (!strcmp(name, "scaling")) {
+		scaling(b, x[0], x[1], x[2]);
+		fflush(stdout);
+		return;
+	}
 	if (!strcmp(name, "decode-1"))
 		value = decode(b, 1, x[0], x[1]);
 	else if (!strcmp(name, "prefill-512"))
@@ -243,29 +404,44 @@ static void load(struct bench *b, const char *path)
 		b->weight_bytes -= b->m->tok_embd.row_bytes * b->m->tok_embd.N;
 }
 
+static void create(struct bench *b, uint64_t kv_bytes)
+{
+	const struct sits_engine_opts o = { .threads = b->threads, .pin = 1, .max_seqs = MAX_STREAMS,
+					    .kv_bytes = kv_bytes };
+	struct sits_diag diag = { 0 };
+	uint32_t j;
+
+	if (sits_engine_create(b->m, &o, &b->e, &diag))
+		die("engine", diag.msg);
+	b->ids = malloc(b->m->hp.context * sizeof(*b->ids));
+	if (!b->ids)
+		die("engine", "no memory");
+	for (j = 0; j < b->m->hp.context; j++)
+		b->ids[j] = made_up(b, 0, j);
+}
+
 int main(int argc, char **argv)
 {
-	struct sits_engine_opts o = { .pin = 1, .max_seqs = MAX_STREAMS };
-	struct sits_diag diag = { 0 };
 	struct sits_engine_stats st;
 	struct bench b = { 0 };
 	char line[256];
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: engine_bench MODEL.gguf THREADS\n");
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: engine_bench MODEL.gguf THREADS [KV_BYTES]\n");
 		return 2;
 	}
 	load(&b, argv[1]);
-	b.threads = o.threads = strtoul(argv[2], NULL, 10);
-	if (sits_engine_create(b.m, &o, &b.e, &diag))
-		die("engine", diag.msg);
+	b.threads = strtoul(argv[2], NULL, 10);
+	create(&b, argc == 4 ? strtoull(argv[3], NULL, 10) : 0);
 	sits_engine_get_stats(b.e, &st);
 	printf("{\"ready\": true, \"isa\": \"%s\", \"threads\": %u, \"weight_bytes\": %zu}\n", st.isa, st.threads,
 	       b.weight_bytes);
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin))
 		answer(&b, line);
+	sits_kv_release(&b.e->kv, &b.source);
 	sits_engine_destroy(b.e);
 	sits_model_close(b.m);
+	free(b.ids);
 	return 0;
 }

@@ -2,11 +2,11 @@
 /*
  * load_bench.c - loading a sealed model beside loading its plaintext, into the same kind of region.
  *
- *   load_bench SEALED KEY PLAINTEXT [ROUNDS]
+ *   load_bench SEALED KEY PLAINTEXT [ROUNDS [NAME]]
  *
- * Both sides read with io_uring, the same reads of the same size; the plaintext side does nothing with
- * them. They take turns, and medians are compared. One JSON line for O_DIRECT, one for the page cache;
- * ratio is the sealed load's time over the plaintext's.
+ * Both sides read by the same pump, in the same spans; the plaintext side does nothing with them. They take turns, and medians
+ * are compared. One JSON line for O_DIRECT, one for the page cache; ratio is the sealed load's time over the
+ * plaintext's. Behind each come where the time of the sealed load's threads went, as libsits logs it: shares of all cores' time.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +28,9 @@
 
 static struct sits_ctx *ctx;
 
+/* Of the last load: seconds, of all threads together but for the first. */
+static double logged_total, logged_read, logged_cipher;
+
 static void die(const char *what, int err)
 {
 	fprintf(stderr, "load_bench: %s: %s\n", what, strerror(-err));
@@ -36,6 +39,11 @@ static void die(const char *what, int err)
 
 static void log_line(void *arg, int severity, const char *line)
 {
+	const char *times = strstr(line, ": loaded: ");
+
+	if (times)
+		sscanf(times, ": loaded: %*u bytes in %lf s; all threads together: reads %lf s; cipher %lf s", &logged_total,
+		       &logged_read, &logged_cipher);
 	if (severity <= SITS_LOG_WARN)
 		fprintf(stderr, "load_bench: %s\n", line);
 }
@@ -91,7 +99,7 @@ static double load_plain(const char *path, uint64_t len, bool cached)
 	ret = sits_pump_run(&p);
 	if (ret)
 		die(path, ret);
-	ret = sits_region_load_finish(r, no_digest);
+	ret = sits_region_load_finish(r, no_digest, false);
 	if (ret)
 		die("region", ret);
 	s = (double)(sits_now_ns() - start) * 1e-9;
@@ -133,14 +141,23 @@ static void prepare(const char *path, bool cached)
 	close(fd);
 }
 
+static void share(const char *name, const char *what, double value)
+{
+	printf("{\"name\": \"%s-share-%s\", \"value\": %.4f, \"unit\": \"of 1\", \"command\": \"make bench BENCH=%s\"}\n", name, what,
+	       value, name);
+	fflush(stdout);
+}
+
 static void bench(const char *sealed, const struct sits_key *key, const char *plain, uint64_t len, bool cached,
 		  unsigned int rounds)
 {
 	const char *name = cached ? "load-sealed-cached" : "load-sealed-direct";
 	double a[ROUNDS_MAX], b[ROUNDS_MAX], sealed_s, plain_s;
+	double read[ROUNDS_MAX], cipher[ROUNDS_MAX];
 	unsigned int i;
 	cpu_set_t set;
 
+	sched_getaffinity(0, sizeof(set), &set);
 	prepare(sealed, cached);
 	prepare(plain, cached);
 	for (i = 0; i < rounds; i++) {
@@ -148,29 +165,32 @@ static void bench(const char *sealed, const struct sits_key *key, const char *pl
 		if (i & 1)
 			b[i] = load_plain(plain, len, cached);
 		a[i] = load_sealed(sealed, key, len, cached);
+		read[i] = logged_read / (logged_total * CPU_COUNT(&set));
+		cipher[i] = logged_cipher / (logged_total * CPU_COUNT(&set));
 		if (!(i & 1))
 			b[i] = load_plain(plain, len, cached);
 	}
 	sealed_s = median(a, rounds);
 	plain_s = median(b, rounds);
-	sched_getaffinity(0, sizeof(set), &set);
 	printf("{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"GB/s\", \"peer\": \"plaintext load, %s, %.2f GB/s\", \"ratio\": %.4f, \"threads\": %d, \"command\": \"make bench BENCH=%s\"}\n",
 	       name, (double)len / sealed_s * 1e-9, cached ? "page cache" : "O_DIRECT", (double)len / plain_s * 1e-9,
 	       sealed_s / plain_s, CPU_COUNT(&set), name);
-	fflush(stdout);
+	share(name, "reads", median(read, rounds));
+	share(name, "cipher", median(cipher, rounds));
 }
 
 int main(int argc, char **argv)
 {
 	struct sits_open_opts o = { .size = sizeof(o), .provider = SITS_PROVIDER_USER, .log = log_line };
 	unsigned int rounds = argc > 4 ? (unsigned int)atoi(argv[4]) : ROUNDS;
+	const char *only = argc > 5 ? argv[5] : "";
 	struct sits_sealed_info info;
 	struct sits_key *key;
 	struct stat st;
 	int ret;
 
 	if (argc < 4 || !rounds || rounds > ROUNDS_MAX) {
-		fprintf(stderr, "usage: load_bench SEALED KEY PLAINTEXT [ROUNDS]\n");
+		fprintf(stderr, "usage: load_bench SEALED KEY PLAINTEXT [ROUNDS [NAME]]\n");
 		return 2;
 	}
 	ret = sits_open(&o, &ctx);
@@ -188,8 +208,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "load_bench: %s is not the plaintext of %s: its length differs\n", argv[3], argv[1]);
 		return 1;
 	}
-	bench(argv[1], key, argv[3], info.plain_bytes, false, rounds);
-	bench(argv[1], key, argv[3], info.plain_bytes, true, rounds);
+	if (strcmp(only, "load-sealed-cached"))
+		bench(argv[1], key, argv[3], info.plain_bytes, false, rounds);
+	if (strcmp(only, "load-sealed-direct"))
+		bench(argv[1], key, argv[3], info.plain_bytes, true, rounds);
 	sits_key_close(key);
 	sits_close(ctx);
 	return 0;

@@ -168,6 +168,13 @@ def info_tells_what_is_served(place):
     assert i["counters"]["completion_tokens"] == before["completion_tokens"] + 3
     p = place.sits("info", "--run-dir", d.run_dir)
     assert "Q4_1" in p.stdout and m["digest"] in p.stdout
+    if place.provider == "user":
+        p = place.sits("stat", "--json", "--provider", "user", "--run-dir", d.run_dir)
+        [q] = json.loads(p.stdout)["sockets"]
+        assert (q["name"], q["pid"], q["state"]) == ("infer", d.pid, "serving") and q["queue"]["depth"] > 0, q
+        assert q["counters"]["completion_tokens"] >= before["completion_tokens"] + 3, q
+        p = place.sits("stat", "--run-dir", d.run_dir)
+        assert f"infer: sitsd {d.pid} serving; " in p.stdout, p.stdout
 
 
 def reader_that_goes_away_ends_the_request(place):

@@ -215,6 +215,13 @@ class Daemon:
     def signal(self, sig):
         self.proc.send_signal(sig)
 
+    def freeze(self):
+        """Stop all its threads: each stops when it next looks, not when the signal is sent."""
+        self.signal(signal.SIGSTOP)
+        tasks = pathlib.Path(f"/proc/{self.proc.pid}/task")
+        wait_for("the daemon's threads stop",
+                 lambda: all((t / "stat").read_text().rpartition(") ")[2][0] == "T" for t in tasks.iterdir()))
+
     def wait(self):
         return self.proc.wait(PATIENCE)
 

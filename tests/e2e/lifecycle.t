@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from e2e import PATIENCE, SITSD, Daemon, Skip, read_some, run_tests, wait_for  # noqa: E402
+from e2e import PATIENCE, SITS, SITSD, Daemon, Skip, read_some, run_tests, wait_for  # noqa: E402
 
 ENDLESS = ("--raw", "--ignore-eos", "-n", "16000", "x")
 
@@ -45,7 +45,7 @@ def check_names_file_line_and_key(place):
     p = sitsd("--config", path, "--show-config", "--threads", "3", "--set", "queue.depth=7", "--set", "queue.per_client=7")
     assert p.returncode == 0 and "  threads: 3\n" in p.stdout and "  depth: 7\n" in p.stdout, p
     p = sitsd("--config", place.path("missing.yaml"), "--check")
-    assert p.returncode == 2 and "missing.yaml: No such file" in p.stderr, p
+    assert p.returncode == 2 and "missing.yaml: No such file" in p.stderr and "--config" in p.stderr, p
 
 
 def refused(place, sealed, *words, status=1, **config):
@@ -74,6 +74,11 @@ def older_version_is_refused(place):
     Daemon(place, new, name="second", state_dir=state).stop()
     refused(place, old, "model version 6 is older than 7", state_dir=state)
     refused(place, new, "older than 9", "model.min_version 9", model={"min_version": 9})
+
+
+def missing_model_is_named_by_its_key(place):
+    place.tiny()
+    refused(place, place.path("none.sits"), f"model.path {place.path('none.sits')}: No such file")
 
 
 def damaged_model_is_refused(place):
@@ -302,11 +307,21 @@ def empty_input_is_no_prompt(place):
 
 def stuck_daemon_is_told_apart(place):
     d = Daemon(place, place.tiny())
-    d.signal(signal.SIGSTOP)
+    d.freeze()
     p = d.run("--raw", "-n", "1", "x", timeout=PATIENCE)
     d.signal(signal.SIGCONT)
     assert p.returncode == 1 and "it is stuck, or overloaded" in p.stderr and p.stderr.count("queue 'infer'") == 1, p
     d.stop()
+
+
+def where_threads_are_is_told(place):
+    for pin, nodes, words in ("true", 1, "1 threads (pinned, on 1 NUMA node)"), ("false", 0, "1 threads (not pinned)"):
+        d = Daemon(place, place.tiny(), engine={"pin": pin, "threads": 1})
+        e = d.info()["engine"]
+        assert e["thread_nodes"] == nodes and words in d.log(), (e, d.log())
+        p = subprocess.run([SITS, "info", "--run-dir", d.run_dir, "--provider", place.provider], capture_output=True, text=True)
+        assert words in p.stdout, p
+        d.stop()
 
 
 def mode_bits_of_the_queue_decide_who_connects(place):
@@ -322,10 +337,11 @@ def mode_bits_of_the_queue_decide_who_connects(place):
 
 
 run_tests(options_are_checked, check_names_file_line_and_key, wrong_key_is_refused, older_version_is_refused,
+          missing_model_is_named_by_its_key,
           damaged_model_is_refused, second_daemon_on_the_directory_is_refused, run_directory_that_all_may_write_is_refused,
           systemd_is_told, without_a_daemon_the_client_says_how_to_start_one, term_lets_the_running_request_finish,
           drain_timeout_ends_what_takes_longer, second_term_ends_it_at_once, term_while_loading_ends_well,
           hup_takes_over_what_it_can, hup_with_a_broken_file_changes_nothing, hup_while_serving_harms_no_request,
           log_is_json_where_asked, requests_beyond_the_bound_are_refused_as_busy, it_serves_as_an_ordinary_user,
-          mode_bits_of_the_queue_decide_who_connects, shortest_timeout_is_not_none, empty_input_is_no_prompt,
-          stuck_daemon_is_told_apart)
+          where_threads_are_is_told, mode_bits_of_the_queue_decide_who_connects, shortest_timeout_is_not_none,
+          empty_input_is_no_prompt, stuck_daemon_is_told_apart)

@@ -21,7 +21,7 @@ static int on_field(void *arg, uint16_t type, const void *bytes, size_t len)
 	size_t i;
 	unsigned int sum = 0;
 
-	FUZZ_CHECK(type >= SITS_FIELD_PROMPT && type <= SITS_FIELD_PROMPT_SPECIAL);
+	FUZZ_CHECK(type >= SITS_FIELD_PROMPT && type <= SITS_FIELD_TAG);
 	FUZZ_CHECK(p >= s->data && p <= s->data + s->size && len <= (size_t)(s->data + s->size - p));
 	for (i = 0; i < len; i++)
 		sum += p[i];

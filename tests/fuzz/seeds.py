@@ -4,6 +4,7 @@
 import json
 import pathlib
 import struct
+import sys
 
 ROOT = pathlib.Path(__file__).parent
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
@@ -149,8 +150,100 @@ def chat_seeds():
     save("chat", "orders", bytes([0]) + messages((1, b""), (1, b"x"), (3, b"")))
 
 
+def sm4_seeds():
+    for mode, name in enumerate(("stream", "xts", "gcm", "cbc")):
+        for core in range(4):
+            head = bytearray(range(64))
+            head[53], head[58] = core, mode
+            struct.pack_into("<HH", head, 54, 1100 + 300 * core, 45)
+            lens = struct.pack("<6H", 1, 15, 33, 0, 272, 64) if mode in (0, 2) else struct.pack("<3H", 1, 17, 5)
+            save("sm4", f"{name}-{core}", bytes(head) + lens)
+
+
+def safetensors_seeds():
+    def entry(dtype, shape, a, b):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [a, b]}
+
+    def seed(name, header, size):
+        save("safetensors", name, struct.pack("<H", size) + json.dumps(header, separators=(",", ":")).encode())
+    seed("empty", {}, 0)
+    seed("some", {"__metadata__": {"format": "pt"}, "a": entry("F32", [2, 3], 0, 24), "b": entry("BF16", [4], 24, 32),
+                  "none": entry("F16", [0, 4], 32, 32), "one": entry("U8", [], 32, 33), "half": entry("F4", [2], 33, 34)}, 34)
+    names = ("F64", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "BOOL", "C64", "F8_E4M3", "F8_E5M2", "F8_E8M0")
+    bits = (64, 64, 32, 16, 8, 64, 32, 16, 8, 64, 8, 8, 8)
+    at, out = 0, {}
+    for n, b in zip(names, bits):
+        out[n] = entry(n, [1, 2], at, at + b // 4)
+        at += b // 4
+    seed("types", out, at)
+    header = b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    save("safetensors", "raw", b"\0\x80" + struct.pack("<Q", len(header)) + header + bytes(4))
+
+
+LLAMA_CONFIG = {"model_type": "llama", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2,
+                "num_key_value_heads": 1, "vocab_size": 8, "max_position_embeddings": 64, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+                "hidden_act": "silu", "tie_word_embeddings": True, "bos_token_id": 6, "eos_token_id": [7, 5]}
+
+
+def config_json_seeds():
+    moe = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "norm_topk_prob": True, "decoder_sparse_step": 1,
+           "mlp_only_layers": []}
+    mla = {"kv_lora_rank": 16, "q_lora_rank": None, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16, "n_routed_experts": 4,
+           "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 16, "first_k_dense_replace": 0, "routed_scaling_factor": 2.5,
+           "n_group": 2, "topk_group": 1}
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 32, "beta_slow": 1, "mscale": 0.7,
+            "mscale_all_dim": 0.7}
+    variants = {
+        "llama": {}, "llama3": {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                                 "original_max_position_embeddings": 32}},
+        "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}, "attention_bias": False, "mlp_bias": False},
+        "yarn": {"rope_scaling": yarn | {"attention_factor": 1.1, "truncate": True}}, "parameters": {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        "mistral": {"model_type": "mistral", "sliding_window": 16}, "mixtral": {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
+        "qwen2": {"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 16, "max_window_layers": 0, "layer_types": ["sliding_attention"]},
+        "qwen3": {"model_type": "qwen3", "head_dim": 16}, "qwen2moe": {"model_type": "qwen2_moe", "shared_expert_intermediate_size": 32} | moe,
+        "qwen3moe": {"model_type": "qwen3_moe"} | moe, "olmoe": {"model_type": "olmoe", "num_experts": 4, "num_experts_per_tok": 2, "clip_qkv": None},
+        "v2": {"model_type": "deepseek_v2", "topk_method": "group_limited_greedy", "scoring_func": "softmax", "rope_scaling": yarn} | mla,
+        "v3": {"model_type": "deepseek_v3", "topk_method": "noaux_tc", "scoring_func": "sigmoid", "norm_topk_prob": True, "num_nextn_predict_layers": 1,
+               "rope_interleave": True} | mla,
+    }
+    for name, more in variants.items():
+        save("config_json", name, json.dumps(LLAMA_CONFIG | more, separators=(",", ":")).encode())
+
+
+def tokenizer_json_seeds():
+    sys.path.insert(0, str(ROOT.parent / "golden"))
+    import tokenizer_json as golden
+    texts = ["Hello, the thing in there's 123456 ways\n\n  x", "<s> gr\u00fc\u00dfe <tool_call> e\u0301 \u6f22\u5b57", "   ", "<|im_end|>[INST] a"]
+    words = ["\u0120t", "\u0120th", "\u0120the", "in", "er", "th"]
+    merges = [["\u0120", "t"], ["\u0120t", "h"], ["\u0120th", "e"], ["i", "n"], ["e", "r"], ["t", "h"]]
+    for i, (name, kind) in enumerate({**golden.BYTES, **golden.CHARACTERS}.items()):
+        normalizer, pre, extra, post, more = kind
+        chars = name in golden.CHARACTERS
+        tokens = [a["content"] for a in extra] if chars else []
+        if chars:
+            tokens += ["\u2581", "t", "h", "e", "\u2581t", "he", "\u2581the", "<0x41>", "<0xC3>", "a", "1"]
+        else:
+            tokens += [c for c in byte_alphabet() if c.isascii() or c in "\u0120\u010a\u00c3"] + words
+        vocab = {t: n for n, t in enumerate(dict.fromkeys(tokens))}
+        added = [dict(a, id=vocab.get(a["content"], len(vocab) + n)) for n, a in enumerate(extra)]
+        ids = {a["content"]: a["id"] for a in added}
+        post = json.loads(json.dumps(post))
+        for p in (post or {}).get("processors", [post] if post else []):
+            for s in p.get("special_tokens", {}).values():
+                s["ids"] = [ids[s["id"]]]
+        model = {"type": "BPE", "vocab": vocab, "merges": [["\u2581", "t"], ["h", "e"], ["\u2581t", "he"]] if chars else [" ".join(m) for m in merges]}
+        t = {"version": "1.0", "added_tokens": added, "normalizer": normalizer, "pre_tokenizer": pre, "post_processor": post,
+             "decoder": golden.CHARS if chars else {"type": "ByteLevel"}, "model": model | more}
+        config = {"bos_token": "<s>" if "<s>" in ids else None, "eos_token": {"content": added[-1]["content"]}, "chat_template": CHATML}
+        save("tokenizer_json", name, json.dumps({"t": t, "c": config if i % 2 else None, "v": 4 * i, "x": texts[i % 4]}, separators=(",", ":")).encode())
+
+
 gguf_seeds()
+safetensors_seeds()
+config_json_seeds()
+tokenizer_json_seeds()
 infer_seeds()
 sealed_seeds()
 tokenizer_seeds()
 chat_seeds()
+sm4_seeds()

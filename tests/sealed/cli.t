@@ -1,6 +1,7 @@
 #!/usr/bin/env -S python3 -B
 # SPDX-License-Identifier: MIT
 """sits key, seal, inspect, verify, rekey as people and scripts use them."""
+import ctypes
 import os
 import pty
 import resource
@@ -10,6 +11,15 @@ import subprocess
 from tap import SITS, Dir, Tap, sits
 
 tap = Tap()
+
+
+def unlink_key(name):
+    """Take sits:NAME of type logon out of the user keyring."""
+    lib, user = ctypes.CDLL("libkeyutils.so.1"), -4
+    serial = lib.keyctl_search(user, b"logon", f"sits:{name}".encode(), 0)
+    return serial > 0 and lib.keyctl_unlink(serial, user) == 0
+
+
 with Dir() as d:
     key, key2 = f"file:{d / 'kek.key'}", f"file:{d / 'new.key'}"
     plain = d.plain("model.gguf", 3_000_001)
@@ -28,6 +38,22 @@ with Dir() as d:
     tap.check("key new leaves a key that exists as it is",
               r.rc == 1 and "exists already" in r.err and (d / "kek.key").read_text().strip() == secret, r)
     sits("key", "new", key2)
+
+    name = f"test-cli-{os.getpid()}-{os.urandom(4).hex()}"
+    r = sits("key", "install", key, f"keyring:{name}")
+    if "Function not implemented" in r.err or "Operation not permitted" in r.err:
+        tap.skip("key install puts it into the kernel's keyring", "no kernel keyrings here")
+    else:
+        tap.check("key install puts it into the kernel's keyring and prints its id", r.rc == 0 and r.out.strip() == kid, r)
+        r = sits("key", "install", key2, f"keyring:{name}")
+        tap.check("key install leaves what is there as it is", r.rc == 1 and "exists already" in r.err and r.out == "", r)
+        r = sits("key", "id", f"keyring:{name}")
+        tap.check("a key of type logon has no id outside of the kernel", r.rc == 1 and "logon" in r.err and r.out == "", r)
+        r = sits("inspect", "--key", f"keyring:{name}", d / "kek.key")
+        tap.check("nor can it be used there", r.rc == 1 and "logon" in r.err, r)
+        tap.check("it can be taken out again", unlink_key(name))
+    r = sits("key", "install", key, key2)
+    tap.check("key install wants a keyring", r.rc == 1 and "keyring:NAME" in r.err, r)
 
     r = sits("seal", "--key", key, "--model-version", "3", "--model-id", "test/model", plain, out)
     tap.check("seal describes what it wrote", r.rc == 0 and "test/model" in r.out and kid in r.out, r)
@@ -69,6 +95,13 @@ with Dir() as d:
     tap.check("the same rekey again changes nothing", r.rc == 0 and "already" in r.err and out.read_bytes() == after, r)
     r = sits("rekey", "--key", key, "--new-key", key, out)
     tap.check("rekey with a wrong key changes nothing", r.rc == 1 and "wrong key" in r.err and out.read_bytes() == after, r)
+
+    out.write_bytes(after + b"more")
+    r = sits("rekey", "--key", key2, "--new-key", key, "--json", out)
+    tap.check("a file that is too long is under the new key nevertheless, and that is said", r.rc == 1 and "4 more than its header says" in r.err and
+              r.json["error"] == "EBADMSG" and "is under the new key now" in r.json["message"] and
+              sits("rekey", "--quiet", "--key", key2, "--new-key", key, out).err.count("is under the new key already") == 1, r)
+    out.write_bytes(after)
 
     r = sits("rekey", "--reseal", "--key", key2, "--new-key", key2, "--json", out)
     tap.check("rekey --reseal encrypts all of it anew", r.rc == 0 and r.json["authenticated"] and
@@ -126,8 +159,8 @@ with Dir() as d:
             (["verify", "--key", key, "--min-version", "99999999999999999999", out], "99999999999999999999"),
             (["verify", "--key", key], "0 were given"),
             (["inspect"], "0 were given"),
-            (["key"], "new or id"),
-            (["key", "make", key], "new or id"),
+            (["key"], "new, import, id, install or rotate"),
+            (["key", "make", key], "new, import, id, install or rotate"),
             (["key", "new"], "0 were given"),
             (["key", "new", key, key], "2 were given"),
             (["frobnicate"], "frobnicate"),
@@ -214,6 +247,11 @@ with Dir() as d:
             p.unlink()
 
     # Names that would break a terminal or JSON.
+    (d / "bad\udcff.sits").write_bytes(bytes(5000))
+    r = sits("verify", "--json", "--key", key2, d / "bad\udcff.sits")
+    tap.check("JSON can't name a file that is no UTF-8, and says what is wrong with it all the same", r.rc == 1 and r.json["file"] is None and
+              "bad?.sits: header: magic" in r.json["message"] and "bad\udcff.sits: header: magic" in r.err, r)
+    (d / "bad\udcff.sits").unlink()
     odd = d / "odd\x1b[31m\udcff.gguf"
     odd.write_bytes(b"x" * 100)
     r = sits("seal", "--key", key, odd, d / "odd.sits")

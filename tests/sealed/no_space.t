@@ -27,7 +27,8 @@ with Dir() as d:
 
     LIST = 'ls -A "$D/disk" | tr "\\n" " "\n'
     names = ["sealing onto a full disk", "the disk fills up only with the output", "replacing on a full disk",
-             "a key on a full disk", "rekeying on a full disk"]
+             "a key on a full disk", "rekeying on a full disk", "rotating a key on a full disk",
+             "rotating on a disk that is full but for the key, and going on when there is room"]
     probe = on_small_disk("exit 0")
     if probe.returncode:
         for n in names:
@@ -50,6 +51,19 @@ with Dir() as d:
                           '[ "$a" = "$(sha256sum <"$D/disk/out")" ] && echo same\n'
                           '$SITS verify --quiet --key "$KEY" "$D/disk/out" && echo good\n')
         tap.check(names[4], p.stdout.split() == ["rc", "1", "fill", "out", "same", "good"] and "No space left" in p.stderr, p)
+        # Three models and their key there.
+        models = 'cp "$D/kek.key" "$D/disk/kek"\nfor i in 1 2 3; do $SITS seal --quiet --key "$KEY" "$D/small" "$D/disk/$i.sits" || exit 1; done\n'
+        check = 'for i in 1 2 3; do $SITS verify --quiet --key "file:$D/disk/$1" "$D/disk/$i.sits" && echo "good $1"; done\n'
+        p = on_small_disk(models + fill + '$SITS key rotate "file:$D/disk/kek" "$D/disk"; echo "rc $?"\n' + LIST + "set kek\n" + check)
+        tap.check(names[5], p.stdout.split() == ["rc", "1", "1.sits", "2.sits", "3.sits", "fill", "kek"] + ["good", "kek"] * 3 and
+                  p.stderr.count("No space left") == 1, p)
+        # The next key waits there already: so each file fails by itself, its journal having no room.
+        p = on_small_disk(models + 'cp "$D/other.key" "$D/disk/kek.next"\n' + fill + '$SITS key rotate "file:$D/disk/kek" "$D/disk"; echo "rc $?"\n' +
+                          LIST + "set kek\n" + check + 'rm "$D/disk/fill"\n$SITS key rotate --quiet "file:$D/disk/kek" "$D/disk"; echo "rc $?"\n' +
+                          check)
+        tap.check(names[6], "0 rewrapped, 0 under the new key already, 3 failed\n" in p.stdout and
+                  p.stdout.count("good kek") == 6 and "rc 1\n" in p.stdout and "rc 0\n" in p.stdout and ".sits-" not in p.stdout and
+                  p.stderr.count("No space left") == 3, p)
     disk.rmdir()
 
     def limited():

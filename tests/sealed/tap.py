@@ -55,10 +55,12 @@ def sits(*args, **kw):
 
 
 class Dir:
-    """A temporary directory, gone at the end; with a seeded random generator."""
+    """A temporary directory, gone at the end; with a seeded random generator. In memory, where that is to be had, for what writes
+    to the disk so often that it would take minutes."""
 
-    def __init__(self):
-        self.path = pathlib.Path(tempfile.mkdtemp(prefix="sits-test-"))
+    def __init__(self, memory=False):
+        shm = "/dev/shm" if memory and os.access("/dev/shm", os.W_OK | os.X_OK) else None
+        self.path = pathlib.Path(tempfile.mkdtemp(prefix="sits-test-", dir=shm))
         seed = int(os.environ.get("SITS_TEST_SEED", "0"), 0) or random.SystemRandom().getrandbits(64)
         print(f"# SITS_TEST_SEED={seed:#x}", flush=True)
         self.rng = random.Random(seed)

@@ -93,7 +93,7 @@ check("links and paths in documents exist", problems)
 
 problems = []
 for md in tracked:
-    for target in re.findall(r"`make ([a-z][a-z-]*)", pathlib.Path(md).read_text()):
+    for target in re.findall(r"`make ([a-z][a-z0-9-]*)", pathlib.Path(md).read_text()):
         if run("make", "-n", "-q", target)[0] == 2:
             problems.append(f"{md}: make {target}: no such target")
 check("make targets in documents exist", problems)

@@ -7,12 +7,13 @@ import sys
 
 # Files that can't or need not carry one: data, prose, licence texts.
 EXEMPT = re.compile(r"^(LICENSES/|\.gitignore$|README\.md$|docs/|.*/README\.md$|scripts/model\.lock$"
-                    r"|tests/(vectors|golden)/.*|tests/fuzz/corpus/|.*\.map$)")
+                    r"|tests/(vectors|golden)/.*|tests/fuzz/corpus/|.*\.map$|.*\.config$)")
 ROOMS = [
     (r"^(kmod/|Kbuild$)", "GPL-2.0"),
     (r"^crypto/", "GPL-2.0 OR MIT"),
     (r"^include/uapi/", "(GPL-2.0 WITH Linux-syscall-note) OR MIT"),
     # Modules that tests load link with the kernel.
+    (r"^tests/vm/.*/kmod/.*\.h$", "GPL-2.0 OR MIT"),  # their programs include them, too
     (r"^tests/vm/.*/kmod/", "GPL-2.0"),
     (r"", "MIT"),
 ]

@@ -26,7 +26,8 @@ SPLATS = [re.compile(p) for p in (
     r"\brefcount_t: ",                                    # lib/refcount.c
     r"\bunregister_netdevice: waiting for",               # net/core/dev.c
     r"\bscheduling while atomic", r"\bsleeping function called",  # kernel/sched/core.c
-    r"\b(?:UBSAN|KASAN|KCSAN|KMSAN|KFENCE|ODEBUG|DMA-API): ",
+    r"\b(?:UBSAN|KASAN|KCSAN|KMSAN|KFENCE|ODEBUG): ",
+    r"\bDMA-API: (?!preallocated|debugging enabled)",     # kernel/dma/debug.c; not that it is there
     r"\bkmemleak: .*\bnew suspected", r"\bunreferenced object 0x",  # mm/kmemleak.c
     r"\blist_(?:add|del) corruption",                     # lib/list_debug.c
     r"\b[Bb]ad page\b", r"\bpage allocation failure", r"\bpage dumped because",  # mm/page_alloc.c, mm/debug.c
@@ -75,10 +76,10 @@ TAINT_NAMES = "PFSRMBUDAWCIOELKXTNJ"
 TAINT_FINE = "OE"
 
 
-def bad_taints(value):
+def bad_taints(value, fine=TAINT_FINE):
     """The letters of a taint value that a test run should not have, "?" for an unreadable one."""
     if not value.isdigit():
         return "?"
     letters = [TAINT_NAMES[i] if i < len(TAINT_NAMES) else "?" for i in range(int(value).bit_length())
                if int(value) >> i & 1]
-    return "".join(c for c in letters if c not in TAINT_FINE)
+    return "".join(c for c in letters if c not in fine)

@@ -6,8 +6,11 @@ import contextlib
 import importlib.machinery
 import importlib.util
 import io
+import lzma
 import os
 import pathlib
+import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -141,8 +144,9 @@ class Case:
             log = pathlib.Path(tmp) / "console"
             entries = [vm.Test({"timeout": 1}, t) for t in tests]
             tap = vm.Tap()
-            guest = vm.Guest(["env", f"LOG={log}", "sh", "-c", script], log)
-            ended, taint = vm.run_guest(guest, entries, tap, "guest", pathlib.Path(tmp))
+            guest, ended, taint = vm.boot_and_run(
+                lambda: vm.Guest(["env", f"LOG={log}", f"DIR={tmp}", "sh", "-c", script], log),
+                entries, tap, "guest", pathlib.Path(tmp))
             vm.judge_guest(guest, entries, ended, taint, tap, "guest")
             self.alive = guest.proc.poll() is None
             tap.plan()
@@ -171,6 +175,8 @@ case = Case("printf 'sits-vm: begin a\\nOops: 0000\\nKernel panic - not syncing\
 case.fails_with("a guest that dies in a test fails that test", "a: the guest died", "did not run to their end: a, b", "2 lines")
 check("and the lines are shown", "# line 2, in a: Oops: 0000" in case.text, case.text)
 Case("echo no init >$LOG; exit 1").fails_with("a guest that dies before its first test", "died before its first test")
+case = Case("[ -e $DIR/again ] || { echo 'Oops: int3' >$LOG; touch $DIR/again; exit 1; }; " + A + B + DONE)
+check("it gets a second chance, and the output says so", not case.bad and "once more" in case.text, case.text)
 Case(A + "echo x >$LOG").fails_with("a guest that dies between tests", "the guest died after a", "to their end: b")
 Case("exec sleep 1000").fails_with("a guest that hangs at boot", "the guest hangs before its first test")
 Case(A + report(":begin b") + "exec sleep 1000").fails_with("a guest that hangs in a test", "b: the guest hangs")
@@ -187,9 +193,57 @@ for lines, words in {("|ok 1 - one",): "printed no TAP plan", ("|1..2", "|ok 1 -
                      ("|1..1", "|not ok 1 - one"): "a: one", ("|Bail out! no disk", "|1..0"): "Bail out! no disk",
                      ("|1..1", "|ok", ":fail modprobe sits: exit 1"): "a: modprobe sits: exit 1"}.items():
     Case(report(":begin a", *lines, ":end a exit 0") + B + DONE).fails_with(f"a test that prints {' '.join(lines)}", words)
+case = Case(report(":begin a", "|not ok 1 - one", "|# because") + "seq -f '|ok %g - more' 2 300; " +
+            report("|1..300", ":end a exit 1") + B + DONE)
+check("what a test said of a failure is shown, however much passes after it", "#   # because" in case.text
+      and len(case.text.splitlines()) < 400, case.text)
+case = Case(report(":begin a") + "sleep 0.6; " + report("|1..1", "|ok 1 - one", ":end a exit 0") + B + DONE)
+check("a test that comes near its limit is named", not case.bad and re.search(r"^# a took \d+ of its 1 s$", case.text, re.M)
+      and "# b took" not in case.text, case.text)
 case = Case(report(":begin a", "|1..0 # SKIP no such device", ":end a exit 0") + B + DONE)
 check("a test that skips itself is a skip, with its reason", not case.bad and case.tap.skipped == 2
       and "# SKIP no such device" in case.text, case.text)
+
+# Bochs: the disk, and programs as its GFNI wants them.
+with tempfile.TemporaryDirectory(prefix="sits-vm-") as tmp:
+    tmp = pathlib.Path(tmp)
+    (tmp / "g.s").write_text(""".globl _start
+_start: gf2p8affineqb $0x63, %xmm1, %xmm0
+\tvgf2p8affineinvqb $0, %ymm1, %ymm2, %ymm3
+\tnop
+\tvgf2p8affineqb $0xa5, 8(%rax){1to8}, %zmm31, %zmm30
+\tmov $0x63, %al
+""")
+    subprocess.run(["gcc", "-nostdlib", "-static", "-o", tmp / "g", tmp / "g.s"], check=True)
+    vm.bochs.without_gfni_fault(tmp / "g", tmp / "bin/g")
+    subprocess.run(["objcopy", "--strip-debug", tmp / "g"], check=True)
+    before, after = (tmp / "g").read_bytes(), (tmp / "bin/g").read_bytes()
+    check("Bochs: each affine map of GFNI is inverted, and nothing else", len(before) == len(after) and
+          [(a, b) for a, b in zip(before, after) if a != b] == [(0x63, 0x9c), (0, 0xff), (0xa5, 0x5a)])
+
+    elf = bytearray(0x3000)
+    struct.pack_into("<4s20xQQ", elf, 0, b"\x7fELF", 0x1000010, 64)
+    struct.pack_into("<HH", elf, 54, 56, 2)
+    struct.pack_into("<IIQQQQQQ", elf, 64, 1, 5, 0x1000, 1 << 63, 0x1000000, 0x800, 0x800, 0)
+    struct.pack_into("<IIQQQQQQ", elf, 120, 1, 6, 0x2000, 1 << 63, 0x1001000, 0x400, 0x5000, 0)
+    elf[0x1000:0x1800], elf[0x2000:0x2400] = b"T" * 0x800, b"D" * 0x400
+    vmlinuz, packed = bytearray(1024), lzma.compress(bytes(elf), format=lzma.FORMAT_XZ) + struct.pack("<I", len(elf))
+    vmlinuz[0x1f1:0x206] = bytes([1]) + bytes(0x0f) + b"\xeb\x6aHdrS"[:5]
+    struct.pack_into("<II", vmlinuz, 0x248, 0, len(packed))
+    cylinders = vm.bochs.write_disk(tmp / "disk", bytes(510) + b"\x55\xaa", bytes(vmlinuz + packed), b"R" * 70000)
+    disk = (tmp / "disk").read_bytes()
+    entry, params, tables, *parts = struct.unpack_from("<12I", disk, 510 - 48)
+    parts = [(parts[i], parts[i + 1], disk[parts[i + 2] * 512:]) for i in (0, 3, 6)]
+    check("Bochs: the disk has the kernel as it lies in memory, and the initramfs behind all that it takes",
+          len(disk) == cylinders * 512 * 16 * 63 and (entry, params) == (0x1000010, parts[0][0])
+          and parts[1][:2] == (0x1000000, 1) and parts[1][2][:0x1400] == b"T" * 0x800 + bytes(0x800) + b"D" * 0x400
+          and parts[2][:2] == (0x1200000, 3) and parts[2][2][:70001] == b"R" * 70000 + b"\0")
+    low = parts[0][2]
+    check("Bochs: the boot parameters name the initramfs and the command line, and the tables map memory to itself",
+          struct.unpack_from("<II", low, 0x218) == (0x1200000, 70000)
+          and low[struct.unpack_from("<I", low, 0x228)[0] - params:].startswith(vm.bochs.COMMAND_LINE.encode() + b"\0")
+          and struct.unpack_from("<Q", low, tables - params)[0] == tables + 0x1003
+          and struct.unpack_from("<Q", low, tables - params + 0x2000 + 8 * 2047)[0] == (2047 << 21) + 0x83)
 
 # Which accelerator: by the processor's flags, and then only if a guest with it comes up.
 with tempfile.TemporaryDirectory(prefix="sits-vm-") as tmp:

@@ -43,7 +43,9 @@
 #define LIST		"/sits/.vm/list"
 #define MODULE_TIMEOUT	60	/* seconds for modprobe: an exit function that waits for ever is a finding */
 #define USUAL_BOOT_MS	10000
-#define SLOWNESS_MAX	8
+#define SLOWNESS_MAX	16
+#define LEAKS		"/sys/kernel/debug/kmemleak"	/* of a debug kernel */
+#define LEAK_AGE	6	/* seconds: kmemleak does not look at what is younger than 5 */
 #define KILL_PATIENCE	10	/* seconds until a killed process counts as stuck in the kernel */
 
 static int report_fd = -1;
@@ -233,6 +235,9 @@ static pid_t spawn(const char *command, int *out_fd)
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		setsid();
+		setenv("SITS_TEST_GUEST", "1", 1);
+		/* Where a test has the module loaded, what runs on each provider runs on both. */
+		setenv("SITS_TEST_PROVIDERS", access("/dev/sits", F_OK) ? "user" : "user kernel", 1);
 		dup2(null, 0);
 		dup2(fds[1], 1);
 		dup2(fds[1], 2);
@@ -419,6 +424,36 @@ static void run_tests(char **names)
 	fclose(f);
 }
 
+/* What nothing points to any more, from before the tests, is not theirs. */
+static void forget_leaks(void)
+{
+	write_file(LEAKS, "scan");
+	write_file(LEAKS, "clear");
+}
+
+/* What the tests leaked goes into the kernel's log, where all trouble is looked for. */
+static void tell_leaks(void)
+{
+	char line[256], text[300];
+	FILE *f;
+
+	if (access(LEAKS, F_OK))
+		return;
+	mark("begin", "kmemleak");
+	sleep(LEAK_AGE);
+	write_file(LEAKS, "scan");
+	/* A pointer may have been in a register, or on its way: only what is found twice counts. */
+	write_file(LEAKS, "scan");
+	f = fopen(LEAKS, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		snprintf(text, sizeof(text), "<4>kmemleak: %s", line);
+		write_file("/dev/kmsg", text);
+	}
+	if (f)
+		fclose(f);
+	mark("end", "kmemleak");
+}
+
 static bool on_command_line(const char *word)
 {
 	char line[4096] = "", *save;
@@ -521,8 +556,11 @@ int main(int argc, char **argv)
 	if (on_command_line("sits.shell")) {
 		interactive_shell();
 	} else {
-		if (!on_command_line("sits.probe"))
+		if (!on_command_line("sits.probe")) {
+			forget_leaks();
 			run_tests(NULL);
+			tell_leaks();
+		}
 		report_end();
 	}
 	sync();

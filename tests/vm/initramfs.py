@@ -32,6 +32,10 @@ def is_elf(path):
         return f.read(4) == b"\x7fELF"
 
 
+def is_program(path):
+    return path.is_file() and is_elf(path)
+
+
 class Initramfs:
     """Guest path -> (mode, content). Content is a host path, bytes, or for a symlink its target."""
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Stock Debian kernels for the guest: found where they are installed, else fetched by package name into the cache.
+"""Kernels for the guest: Debian's own, found where they are installed, else fetched by package name into the cache;
+and one built for finding faults, from Debian's source.
 
 Nothing is installed. The cache is $SITS_CACHE_DIR/kernels, else $XDG_CACHE_HOME/sits/kernels, else
 ~/.cache/sits/kernels, with a folder for each release that holds what `dpkg -x` makes of its packages.
@@ -8,6 +9,7 @@ Nothing is installed. The cache is $SITS_CACHE_DIR/kernels, else $XDG_CACHE_HOME
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import pathlib
 import re
@@ -17,6 +19,8 @@ import sys
 import tempfile
 
 SERIES = ("6.1", "6.12")
+DEBUG = "6.1-debug"  # never chosen but by name: it takes long to build, and the tests take long on it
+DEBUG_CONFIG = pathlib.Path(__file__).resolve().parent / "debug.config"
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # depmod and its like, for those who are not root
 
 
@@ -25,8 +29,9 @@ class Unavailable(Exception):
 
 
 class Kernel:
-    def __init__(self, series, release, root, kdir):
+    def __init__(self, series, release, root, kdir, patience=1):
         self.series, self.release, self.root = series, release, pathlib.Path(root)
+        self.patience = patience  # how many times as long as usual it may take for everything
         self.kdir = pathlib.Path(kdir)  # its headers, for building modules
         self.vmlinuz = self.root / "boot" / f"vmlinuz-{release}"
         self.modules = self.root / "lib/modules" / release
@@ -156,6 +161,57 @@ def from_archive(series):
     raise Unavailable(f"apt knows no package linux-headers-{series}.*-amd64")
 
 
+def run_make(source, *args):
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "O", "CC")}
+    p = subprocess.run(["make", "-s", "-C", source, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    if p.returncode:
+        tail = "\n".join(p.stdout.strip().splitlines()[-20:])
+        raise Unavailable(f"the debug kernel could not be built: make {' '.join(args)}:\n{tail}")
+
+
+def build_debug(version, where):
+    """Debian's source with tests/vm/debug.config on top of the smallest configuration."""
+    package = "linux-source-6.1"
+    print(f"vm: building a debug kernel from {package} {version}: 15 minutes of processor time, 3 GB, once",
+          file=sys.stderr, flush=True)
+    problem = download([f"{package}={version}"], where)
+    if problem:
+        raise Unavailable(f"{package} {version} could not be downloaded: {problem}")
+    archive = where / "usr/src" / f"{package}.tar.xz"
+    subprocess.run(["tar", "-xf", archive, "-C", where], check=True)
+    archive.unlink()
+    source, out = where / package, where / "build"
+    out.mkdir()
+    run_make(source, f"O={out}", "tinyconfig")
+    subprocess.run([source / "scripts/kconfig/merge_config.sh", "-m", "-O", out, out / ".config", DEBUG_CONFIG],
+                   cwd=source, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run_make(source, f"O={out}", "olddefconfig")
+    run_make(source, f"O={out}", f"-j{os.cpu_count()}", "bzImage", "modules")
+    run_make(source, f"O={out}", f"INSTALL_MOD_PATH={where}", "modules_install")
+    release = (out / "include/config/kernel.release").read_text().strip()
+    (where / "boot").mkdir()
+    shutil.copy(out / "arch/x86/boot/bzImage", where / "boot" / f"vmlinuz-{release}")
+
+
+def debug_kernel():
+    for tool, package in (("flex", "flex"), ("bison", "bison"), ("bc", "bc"), ("gcc", "gcc"), ("xz", "xz-utils")):
+        if not shutil.which(tool):
+            raise Unavailable(f"building the debug kernel needs {package} (and libelf-dev)")
+    version = candidate("linux-source-6.1")
+    if not version:
+        raise Unavailable("apt knows no package linux-source-6.1")
+    stamp = f"{version} {hashlib.sha256(DEBUG_CONFIG.read_bytes()).hexdigest()}"
+    where = cache_dir() / DEBUG
+    if not (where / ".version").exists() or (where / ".version").read_text() != stamp:
+        # Headers name this folder in absolute paths: it can't be made elsewhere and then renamed.
+        shutil.rmtree(where, ignore_errors=True)
+        where.mkdir()
+        build_debug(version, where)
+        (where / ".version").write_text(stamp)
+    release = (where / "build/include/config/kernel.release").read_text().strip()
+    return Kernel(DEBUG, release, where, where / "build", patience=6)
+
+
 @contextlib.contextmanager
 def cache_lock():
     cache_dir().mkdir(parents=True, exist_ok=True)
@@ -166,8 +222,11 @@ def cache_lock():
 
 def locate(series):
     """A kernel of the series, with headers of the same version. Raises Unavailable."""
+    if series == DEBUG:
+        with cache_lock():
+            return debug_kernel()
     if not re.fullmatch(r"\d+\.\d+", series):
-        raise Unavailable(f"{series} is no kernel series; choose among {', '.join(SERIES)}")
+        raise Unavailable(f"{series} is no kernel series; choose among {', '.join((*SERIES, DEBUG))}")
     for tool in ("apt-get", "dpkg", "depmod"):
         if not shutil.which(tool):
             raise Unavailable(f"{tool} is not there: the guest runs Debian's kernels (see scripts/install-deps test)")
@@ -187,8 +246,8 @@ def locate(series):
 
 def main():
     """tests/vm/kernels.py SERIES: the folder of headers to build modules with, on standard output."""
-    if len(sys.argv) != 2 or sys.argv[1] not in SERIES:
-        sys.exit(f"usage: tests/vm/kernels.py {'|'.join(SERIES)}")
+    if len(sys.argv) != 2 or sys.argv[1] not in (*SERIES, DEBUG):
+        sys.exit(f"usage: tests/vm/kernels.py {'|'.join((*SERIES, DEBUG))}")
     try:
         print(locate(sys.argv[1]).kdir)
     except Unavailable as e:

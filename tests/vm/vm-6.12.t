@@ -1,4 +1,5 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The guest's tests on the newest kernel that Debian 12 offers.
+# timeout: 2700
 cd "$(dirname "$0")/../.." && exec tests/vm/run --kernel 6.12 --may-skip

@@ -16,9 +16,14 @@ struct sits_ctx;
  * ($SITS_DEBUG still shows all.) Return: 0, or an exit status after a message. */
 int client_ctx(const char *cmd, const char *provider, const char *run_dir, struct sits_ctx **ctx);
 
+/** client_said() - The library's last ERR line in contexts of client_ctx(), as a buffer that may be emptied; static storage. */
+char *client_said(void);
+
 /** client_open() - Connect to sitsd's queue. @arena_bytes: as for sits_channel_open(). Return: 0; -errno, for
- * client_open_words(). */
-int client_open(struct sits_ctx *ctx, const char *queue, uint64_t arena_bytes, struct sits_channel **ch);
+ * client_open_words().
+ * @ctx: of client_ctx(); where the choice was left to libsits and the daemon turns out to be on the other provider, it is
+ * closed, and another one takes its place. */
+int client_open(struct sits_ctx **ctx, const char *queue, uint64_t arena_bytes, struct sits_channel **ch);
 
 /** client_open_words() - Why it failed and what to do, without a newline. @buf: @len bytes. Return: @buf. */
 const char *client_open_words(struct sits_ctx *ctx, const char *queue, int err, char *buf, size_t len);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct json_t;
 struct sits_ctx;
 struct sits_key;
 struct sits_sealed_info;
@@ -22,7 +23,8 @@ struct sits_cmd {
 };
 
 extern const struct sits_cmd sits_cmd_seal, sits_cmd_verify, sits_cmd_inspect, sits_cmd_rekey,
-	sits_cmd_key, sits_cmd_run, sits_cmd_info;
+	sits_cmd_key, sits_cmd_run, sits_cmd_info, sits_cmd_stat, sits_cmd_quantize, sits_cmd_pack,
+	sits_cmd_perplexity;
 
 /** tool_error() - "sits NAME: message" on stderr. Return: 1, for `return tool_error(...)`. */
 int tool_error(const char *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -40,6 +42,10 @@ int tool_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes);
 void tool_catch_signals(void);
 /** tool_progress_quiet() - The same without a bar. */
 int tool_progress_quiet(void *arg, uint64_t done_bytes, uint64_t total_bytes);
+/** tool_progress_files() - The bar for work on files that take no time each; nothing where stderr is no terminal. */
+void tool_progress_files(const char *label, unsigned int done, unsigned int total);
+/** tool_progress_count() - "LABEL DONE of TOTAL" on stderr, not often; nothing where that is no terminal. */
+void tool_progress_count(const char *label, uint64_t done, uint64_t total);
 /** tool_progress_end() - Remove the bar; messages do so by themselves. */
 void tool_progress_end(void);
 /** tool_signal() - The signal that came since tool_catch_signals(), or 0. */
@@ -50,6 +56,12 @@ bool tool_parse_u64(const char *s, uint64_t *v);
 
 /** tool_parse_number() - The same without a suffix: for what is counted in no unit. */
 bool tool_parse_number(const char *s, uint64_t *v);
+
+/** tool_threads() - The argument of --threads. Return: 0; 2, after a message. */
+int tool_threads(const char *cmd, const char *arg, uint32_t *threads);
+
+/** tool_wait() - The argument of --wait, in seconds. Return: 0; 2, after a message. */
+int tool_wait(const char *cmd, const char *arg, uint32_t *seconds);
 
 /** tool_bytes() - @n with a unit, for people. @buf: 32 bytes. Return: @buf. */
 const char *tool_bytes(uint64_t n, char *buf);
@@ -72,12 +84,24 @@ int tool_bad_option(const char *cmd, int c, char **argv);
  */
 int tool_fail(const char *cmd, const char *what, int err, bool json);
 
+/** tool_fail_because() - The same, in words of the caller's, for what the library did not log. */
+int tool_fail_because(const char *cmd, const char *what, int err, const char *words, bool json);
+
+/** tool_failure() - As tool_fail(), for one of many things: the object, to be printed with others, in place of the status. */
+struct json_t *tool_failure(const char *cmd, const char *what, int err);
+
 /** tool_protect() - No core dump, no ptrace by others of the same user. Before keys are in memory. */
 void tool_protect(void);
 
 /** tool_key() - Open the key @spec; NULL is a usage error that names @option. Return: 0, or an exit status after a message. */
 int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const char *spec, bool json,
 	     struct sits_key **key);
+
+/** tool_key_id() - The id of @key in hexadecimal. @text: 2 * SITS_KEY_ID_LEN + 1 bytes. Return: @text. */
+const char *tool_key_id(const struct sits_key *key, char *text);
+
+/** tool_json_text() - @s, or null where it is no UTF-8. Return: a new reference. */
+struct json_t *tool_json_text(const char *s);
 
 /** tool_print_info() - What a sealed file says of itself, on stdout: as lines, or as a JSON object with "ok": true. */
 void tool_print_info(const char *path, const struct sits_sealed_info *info, bool json);

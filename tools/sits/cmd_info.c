@@ -2,8 +2,7 @@
 /*
  * cmd_info.c - sits info: which provider is in use, what protections effectively hold, what the daemon serves.
  *
- * The protections of a node without a daemon are found by trying: a small region of each kind is made, looked
- * at and destroyed. Nothing is claimed that was not seen.
+ * The protections of a node without a daemon are found by trying (info_providers.c).
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -15,13 +14,12 @@
 #include "sits/context.h"
 #include "sits/infer.h"
 #include "sits/queue.h"
-#include "sits/region.h"
 #include "tools/sits/client.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/info_providers.h"
 
 #define CMD "info"
 #define INFO_WAIT_MS	5000
-#define PROBE_BYTES	(2u << 20)	/* one huge page */
 
 struct options {
 	const char *queue, *run_dir, *provider;
@@ -77,34 +75,6 @@ static int parse_options(struct options *o, int argc, char **argv)
 	return optind < argc ? tool_usage(CMD, "unexpected argument '%s'", argv[optind]) : -1;
 }
 
-static json_t *region_facts(const struct sits_region *region)
-{
-	struct sits_region_info i;
-	int ret = sits_region_info(region, &i);
-
-	if (ret)
-		return json_pack("{s:s}", "error", strerror(-ret));
-	return json_pack("{s:b, s:b, s:b, s:b, s:I}", "locked", i.locked, "huge_pages", i.huge_bytes >= PROBE_BYTES,
-			 "excluded_from_dumps", i.nodump, "excluded_from_fork", i.nofork, "page_bytes", (json_int_t)i.page_bytes);
-}
-
-static json_t *probe(struct sits_ctx *ctx, uint32_t kind)
-{
-	struct sits_region_opts opts = {
-		.size = sizeof(opts), .kind = kind, .node = -1, .len_bytes = PROBE_BYTES, .name = "probe",
-		.flags = SITS_REGION_ALLOW_UNLOCKED,
-	};
-	struct sits_region *region;
-	json_t *facts;
-	int ret = sits_region_create(ctx, &opts, &region);
-
-	if (ret)
-		return json_pack("{s:s}", "error", strerror(-ret));
-	facts = region_facts(region);
-	sits_region_destroy(region);
-	return facts;
-}
-
 static json_t *memlock_limit(void)
 {
 	struct rlimit r;
@@ -114,16 +84,33 @@ static json_t *memlock_limit(void)
 	return json_integer((json_int_t)r.rlim_cur);
 }
 
-static json_t *node_facts(struct sits_ctx *ctx)
+/* Why libsits takes the provider that it takes, where it was left the choice. */
+static json_t *reason(const struct options *o, const json_t *providers, const char *chosen)
 {
-	return json_pack("{s:s, s:s, s:s, s:{s:o, s:o, s:o}, s:o}", "version", SITS_VERSION, "provider", sits_provider_name(ctx),
-			 "run_dir", sits_run_dir(ctx), "regions", "pinned", probe(ctx, SITS_REGION_PINNED),
-			 "huge", probe(ctx, SITS_REGION_HUGE), "protected", probe(ctx, SITS_REGION_PROTECTED),
-			 "memlock_limit_bytes", memlock_limit());
+	const json_t *kernel = json_object_get(providers, "kernel");
+	const char *why = json_string_value(json_object_get(kernel, "error"));
+
+	if (o->provider && strcmp(o->provider, "auto"))
+		return json_string("as asked for");
+	if (!strcmp(chosen, "kernel"))
+		return json_string("/dev/sits answers");
+	if (why)
+		return json_string("the kernel provider is not available");
+	why = json_string_value(json_object_get(kernel, "warning"));
+	return json_string(why ? why : "libsits does not take the kernel provider");
+}
+
+static json_t *node_facts(struct sits_ctx *ctx, const struct options *o)
+{
+	json_t *regions = info_regions(ctx, client_said()), *providers = info_providers(ctx, regions, o->run_dir);
+
+	return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o}", "version", SITS_VERSION, "provider", sits_provider_name(ctx),
+			 "provider_reason", reason(o, providers, sits_provider_name(ctx)), "run_dir", sits_run_dir(ctx),
+			 "module", info_module(), "regions", regions, "providers", providers, "memlock_limit_bytes", memlock_limit());
 }
 
 /* The daemon's facts, or NULL with words of why not. */
-static json_t *daemon_facts(struct sits_ctx *ctx, const struct options *o, char *why, size_t why_len)
+static json_t *daemon_facts(struct sits_ctx **ctx, const struct options *o, char *why, size_t why_len)
 {
 	struct sits_channel *ch = NULL;
 	const char *words;
@@ -131,7 +118,7 @@ static json_t *daemon_facts(struct sits_ctx *ctx, const struct options *o, char 
 	int ret = client_open(ctx, o->queue, 0, &ch);
 
 	if (ret) {
-		client_open_words(ctx, o->queue, ret, why, why_len);
+		client_open_words(*ctx, o->queue, ret, why, why_len);
 		return NULL;
 	}
 	info = client_info(ch, INFO_WAIT_MS, &words);
@@ -163,33 +150,69 @@ static const char *yes(const json_t *o, const char *key)
 	return json_is_true(json_object_get(o, key)) ? "yes" : "no";
 }
 
-static void print_region(const char *name, const json_t *r)
+static void print_module(const json_t *m)
 {
-	if (json_object_get(r, "error"))
-		printf("  %-10s not available: %s\n", name, str(r, "error"));
-	else
-		printf("  %-10s locked: %s, huge pages: %s, excluded from dumps: %s, from fork: %s\n", name, yes(r, "locked"),
-		       yes(r, "huge_pages"), yes(r, "excluded_from_dumps"), yes(r, "excluded_from_fork"));
+	const json_t *features = json_object_get(m, "features");
+	size_t i;
+
+	if (!json_is_object(m))
+		return;
+	printf("module: sits %s, ABI %" PRIu64 ":", str(m, "version"), num(m, "abi_version"));
+	for (i = 0; i < json_array_size(features); i++)
+		printf(" %s", json_string_value(json_array_get(features, i)));
+	putchar('\n');
 }
 
 static void print_node(const json_t *n)
 {
-	const json_t *r = json_object_get(n, "regions"), *limit = json_object_get(n, "memlock_limit_bytes");
+	const json_t *limit = json_object_get(n, "memlock_limit_bytes"), *p;
+	const char *name;
 	char size[32];
 
-	printf("sits %s, provider %s, run directory %s\n", str(n, "version"), str(n, "provider"), str(n, "run_dir"));
+	printf("sits %s, provider %s (%s), run directory %s\n", str(n, "version"), str(n, "provider"), str(n, "provider_reason"),
+	       str(n, "run_dir"));
+	print_module(json_object_get(n, "module"));
 	printf("memory that this user gets here (RLIMIT_MEMLOCK %s):\n",
 	       json_is_null(limit) ? "unlimited" : tool_bytes((uint64_t)json_integer_value(limit), size));
-	print_region("pinned", json_object_get(r, "pinned"));
-	print_region("huge", json_object_get(r, "huge"));
-	print_region("protected", json_object_get(r, "protected"));
+	json_object_foreach(json_object_get(n, "providers"), name, p) {
+		if (json_is_true(json_object_get(p, "available")))
+			info_print_regions(name, json_object_get(p, "regions"));
+		else
+			printf("  %s: not available: %s\n", name, str(p, "error"));
+	}
+}
+
+/* Of a mixture of experts. */
+static void print_experts(const json_t *x)
+{
+	if (!json_is_object(x))
+		return;
+	printf("  experts    %" PRIu64 " of %" PRIu64 " for each token, %" PRIu64 " rows routed, %" PRIu64 " pairs dropped", num(x, "used"),
+	       num(x, "count"), num(x, "routed"), num(x, "dropped"));
+	if (num(x, "pattern_queries"))
+		printf("; patterns known %" PRIu64 " of %" PRIu64 ", pairs as remembered %" PRIu64 " of %" PRIu64,
+		       num(x, "pattern_hits"), num(x, "pattern_queries"), num(x, "predicted_hits"), num(x, "predicted_pairs"));
+	putchar('\n');
+}
+
+/* Where the engine's threads are; nothing of a daemon that does not tell. Return: @text. */
+static const char *placement(const json_t *engine, char text[48])
+{
+	uint64_t nodes = num(engine, "thread_nodes");
+
+	text[0] = '\0';
+	if (nodes)
+		snprintf(text, 48, " (pinned, on %" PRIu64 " NUMA node%s)", nodes, nodes == 1 ? "" : "s");
+	else if (json_object_get(engine, "thread_nodes"))
+		snprintf(text, 48, " (not pinned)");
+	return text;
 }
 
 static void print_daemon(const json_t *d)
 {
 	const json_t *m = json_object_get(d, "model"), *p = json_object_get(d, "protection"), *e = json_object_get(d, "engine");
 	const json_t *q = json_object_get(d, "queue"), *c = json_object_get(d, "counters");
-	char mapped[32], huge[32], version[24];
+	char mapped[32], huge[32], version[24], where[48];
 
 	if (json_is_string(json_object_get(m, "version")))
 		snprintf(version, sizeof(version), "%s", str(m, "version"));
@@ -206,18 +229,22 @@ static void print_daemon(const json_t *d)
 	       yes(p, "sealed"), yes(p, "excluded_from_dumps"), yes(p, "excluded_from_fork"));
 	printf("  process    ptrace by others: %s, core dumps: %s, new privileges: %s\n", yes(p, "ptrace_by_others"),
 	       yes(p, "core_dumps"), json_is_true(json_object_get(p, "no_new_privileges")) ? "no" : "yes");
-	printf("  engine     %s, %" PRIu64 " threads, %" PRIu64 " running, %" PRIu64 " waiting, KV pages %" PRIu64 " of %" PRIu64
-	       " used\n", str(e, "isa"), num(e, "threads"), num(e, "running"), num(e, "waiting"), num(e, "kv_pages_used"),
+	printf("  engine     %s, %" PRIu64 " threads%s, %" PRIu64 " running, %" PRIu64 " waiting, KV pages %" PRIu64 " of %" PRIu64
+	       " used\n", str(e, "isa"), num(e, "threads"), placement(e, where), num(e, "running"), num(e, "waiting"), num(e, "kv_pages_used"),
 	       num(e, "kv_pages"));
+	printf("  reuse      %" PRIu64 " of %" PRIu64 " prompt tokens found in KV pages, %" PRIu64 " pages kept; %" PRIu64 " of %"
+	       PRIu64 " guessed tokens right\n", num(e, "prefix_cache_hits"), num(e, "prefix_cache_queries"),
+	       num(e, "kv_pages_cached"), num(e, "draft_accepted"), num(e, "draft_tokens"));
+	print_experts(json_object_get(d, "experts"));
 	printf("  queue      %s: %" PRIu64 " clients, %" PRIu64 " of %" PRIu64 " requests pending\n", str(q, "name"),
 	       num(q, "clients"), num(q, "pending"), num(q, "depth"));
 	printf("  requests   %" PRIu64 " so far, %" PRIu64 " prompt and %" PRIu64 " completion tokens\n", num(c, "requests"),
 	       num(c, "prompt_tokens"), num(c, "completion_tokens"));
 }
 
-static int print_all(struct sits_ctx *ctx, const struct options *o)
+static int print_all(struct sits_ctx **ctx, const struct options *o)
 {
-	json_t *node = node_facts(ctx), *daemon;
+	json_t *node = node_facts(*ctx, o), *daemon;
 	char why[512] = "";
 
 	daemon = daemon_facts(ctx, o, why, sizeof(why));
@@ -249,7 +276,7 @@ static int cmd_info(int argc, char **argv)
 	ret = client_ctx(CMD, o.provider, o.run_dir, &ctx);
 	if (ret)
 		return ret;
-	ret = print_all(ctx, &o);
+	ret = print_all(&ctx, &o);
 	sits_close(ctx);
 	return ret;
 }

@@ -8,6 +8,7 @@
 #include "sits/context.h"
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/sealed_dir.h"
 
 #define CMD "inspect"
 
@@ -16,6 +17,7 @@ static const char help[] =
 	"\n"
 	"Describe the sealed file FILE from its header, and give its digest. With a key the header is\n"
 	"authenticated; without one its values are claims. Contents are not read: see 'sits verify'.\n"
+	"FILE may be a sealed directory.\n"
 	"\n"
 	"  --key SPEC            the key: file:PATH or keyring:NAME\n"
 	"  --json                the description as one JSON object on standard output\n"
@@ -32,6 +34,7 @@ static const struct option options[] = {
 
 static int inspect(const char *path, const char *spec, bool json)
 {
+	const struct sealed_dir_args dir = { .cmd = CMD, .json = json };
 	struct sits_sealed_info info;
 	struct sits_ctx *ctx = NULL;
 	struct sits_key *key = NULL;
@@ -40,7 +43,9 @@ static int inspect(const char *path, const char *spec, bool json)
 	status = tool_open(CMD, NULL, NULL, &ctx);
 	if (!status && spec)
 		status = tool_key(CMD, ctx, "--key", spec, json, &key);
-	if (!status) {
+	if (!status && sealed_dir_is(path)) {
+		status = sealed_dir_inspect(&dir, ctx, key, path);
+	} else if (!status) {
 		ret = sits_sealed_inspect(ctx, path, key, &info);
 		if (ret)
 			status = tool_fail(CMD, path, ret, json);

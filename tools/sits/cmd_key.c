@@ -1,52 +1,86 @@
 // SPDX-License-Identifier: MIT
 /*
- * cmd_key.c - sits key: make keys, and tell their ids. Key bytes never reach this file.
+ * cmd_key.c - sits key: make keys, read them in, tell their ids, hand them to the kernel. Key bytes never reach this file.
+ * Rotating is cmd_key_rotate.c's.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "sits/context.h"
-#include "sits/sealed.h"
+#include "sits/rekey.h"
 #include "tools/sits/cmd.h"
-
-#define CMD "key"
+#include "tools/sits/cmd_key.h"
+#include "tools/sits/rekey_many.h"
 
 static const char help[] =
 	"usage: sits key new SPEC [OPTIONS]...\n"
+	"       sits key import SPEC [OPTIONS]...\n"
 	"       sits key id SPEC [OPTIONS]...\n"
+	"       sits key install SPEC keyring:NAME [OPTIONS]...\n"
+	"       sits key rotate SPEC PATH... [OPTIONS]...\n"
 	"\n"
-	"new makes a random key at SPEC and leaves one that exists as it is; id reads the one there. Both print\n"
-	"the key's id: a digest, not a secret.\n"
+	"new makes a random key at SPEC and leaves one that exists as it is; import puts one there that was made\n"
+	"elsewhere, and is read from standard input: 32 hexadecimal digits, its base64, or the 16 bytes; id reads\n"
+	"the one there; install puts the one there into the kernel's user keyring too, with type logon: nobody can\n"
+	"read it from there, and the kernel module loads models with it. All print the key's id: a digest, not a secret.\n"
+	"\n"
+	"rotate makes a new key, puts the sealed files at PATH (in a directory every *.sits, however deep) under it,\n"
+	"and, when all are, lets it take the place of the one at SPEC, which is kept as SPEC.old-ID. Until then it is\n"
+	"SPEC.next. Stopped or killed anywhere, each file is under one of the two; the same command goes on.\n"
 	"\n"
 	"SPEC is file:PATH, a file that only its owner may read, or keyring:NAME, the kernel's key sits:NAME in the\n"
 	"session or the user keyring, gone after a restart. For example: sits key new file:/etc/sits/model.key\n"
 	"\n"
-	"  --json                the id as a JSON object on standard output\n"
+	"  --json                the result as a JSON object on standard output\n"
+	"  --from FILE           import: read it from FILE\n"
+	"  --logon               import: into keyring:NAME with type logon, as install does\n"
+	"  --new-key NEW         rotate: where the new key is, or will be made; both keys stay where they are\n"
+	"  --reseal              rotate: encrypt the files' contents anew too, with fresh file keys\n"
+	"  --skip-other-keys     rotate: files under neither key are no failure\n"
+	"  --dry-run             rotate: say what would be done, and what would fail; write nothing\n"
+	"  --threads N           rotate: threads for --reseal (one per core)\n"
+	"  --wait SECONDS        rotate: at most, for a file that another process is writing (60)\n"
+	"  --quiet               rotate: no lines about files, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_JSON = 256, OPT_HELP };
+enum { OPT_JSON = 256, OPT_FROM, OPT_LOGON, OPT_NEW, OPT_RESEAL, OPT_SKIP, OPT_DRY, OPT_THREADS, OPT_WAIT, OPT_QUIET, OPT_HELP };
 
 static const struct option options[] = {
 	{ "json", no_argument, NULL, OPT_JSON },
+	{ "from", required_argument, NULL, OPT_FROM },
+	{ "logon", no_argument, NULL, OPT_LOGON },
+	{ "new-key", required_argument, NULL, OPT_NEW },
+	{ "reseal", no_argument, NULL, OPT_RESEAL },
+	{ "skip-other-keys", no_argument, NULL, OPT_SKIP },
+	{ "dry-run", no_argument, NULL, OPT_DRY },
+	{ "threads", required_argument, NULL, OPT_THREADS },
+	{ "wait", required_argument, NULL, OPT_WAIT },
+	{ "quiet", no_argument, NULL, OPT_QUIET },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
 
-static void print_id(const char *spec, const struct sits_key *key, bool json)
+/* Return: the exit status. */
+static int print_id(const char *spec, const struct sits_key *key, bool json)
 {
+	static const uint8_t unknown[SITS_KEY_ID_LEN];
 	char text[2 * SITS_KEY_ID_LEN + 1];
 	uint8_t id[SITS_KEY_ID_LEN];
 	json_t *obj;
-	int i;
 
 	sits_key_id(key, id);
-	for (i = 0; i < SITS_KEY_ID_LEN; i++)
-		sprintf(text + 2 * i, "%02x", id[i]);
+	if (!memcmp(id, unknown, sizeof(id)))
+		return tool_fail(KEY_CMD, "the id of a key of type logon, which only the kernel has", -EOPNOTSUPP, json);
+	tool_key_id(key, text);
 	if (!json) {
 		puts(text);
-		return;
+		return 0;
 	}
 	obj = json_pack("{s:b, s:s}", "ok", 1, "key_id", text);
 	/* Left out where it is no UTF-8. */
@@ -54,56 +88,212 @@ static void print_id(const char *spec, const struct sits_key *key, bool json)
 	json_dumpf(obj, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(obj);
+	return 0;
 }
 
-static int key_command(const char *spec, bool make, bool json)
+/* Ways to get a key: return 0 with one, else -errno. */
+typedef int get_key(struct sits_ctx *ctx, const struct key_args *a, struct sits_key **key);
+
+/* Get a key, and tell its id. Return: the exit status. */
+static int with_key(const struct key_args *a, get_key *get)
 {
 	struct sits_ctx *ctx = NULL;
 	struct sits_key *key = NULL;
 	int ret, status;
 
-	tool_protect();
-	status = tool_open(CMD, NULL, NULL, &ctx);
-	if (!status && make) {
-		ret = sits_key_create(ctx, spec);
-		if (ret)
-			status = tool_fail(CMD, "key", ret, json);
-	}
-	if (!status) {
-		ret = sits_key_open(ctx, spec, &key);
-		if (ret)
-			status = tool_fail(CMD, "key", ret, json);
-		else
-			print_id(spec, key, json);
-	}
+	status = tool_open(KEY_CMD, NULL, NULL, &ctx);
+	if (status)
+		return status;
+	ret = get(ctx, a, &key);
+	status = ret ? tool_fail(KEY_CMD, "key", ret, a->json) : print_id(a->operands[0], key, a->json);
 	sits_key_close(key);
 	sits_close(ctx);
 	return status;
 }
 
-static int run(int argc, char **argv)
+static int get_existing(struct sits_ctx *ctx, const struct key_args *a, struct sits_key **key)
 {
-	bool json = false;
+	return sits_key_open(ctx, a->operands[0], key);
+}
+
+static int get_new(struct sits_ctx *ctx, const struct key_args *a, struct sits_key **key)
+{
+	int ret = sits_key_create(ctx, a->operands[0]);
+
+	return ret ? ret : get_existing(ctx, a, key);
+}
+
+static int get_installed(struct sits_ctx *ctx, const struct key_args *a, struct sits_key **key)
+{
+	int ret = get_existing(ctx, a, key);
+
+	return ret ? ret : sits_key_install(ctx, *key, a->operands[1]);
+}
+
+static int get_imported(struct sits_ctx *ctx, const struct key_args *a, struct sits_key **key)
+{
+	int ret = sits_key_import(ctx, a->from_fd, key);
+
+	if (ret)
+		return ret;
+	return a->logon ? sits_key_install(ctx, *key, a->operands[0]) : sits_key_save(ctx, *key, a->operands[0]);
+}
+
+static int key_new(struct key_args *a)
+{
+	return with_key(a, get_new);
+}
+
+static int key_id(struct key_args *a)
+{
+	return with_key(a, get_existing);
+}
+
+static int key_install(struct key_args *a)
+{
+	return with_key(a, get_installed);
+}
+
+/* Where the key is read from. Return: a descriptor; -1, after a message. */
+static int open_from(const char *from)
+{
+	struct stat st;
+	int fd;
+
+	if (!from) {
+		if (!isatty(STDIN_FILENO))
+			return STDIN_FILENO;
+		/* It would be seen, and stay in the terminal's memory. */
+		tool_error(KEY_CMD, "standard input is a terminal: let the key come through a pipe, or give --from FILE");
+		return -1;
+	}
+	fd = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0)
+		tool_error(KEY_CMD, "--from %s: %s", from, strerror(errno));
+	else if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_mode & 077)
+		tool_error(KEY_CMD, "warning: --from %s: others may have read this key: it has mode %04o", from, (unsigned int)st.st_mode & 07777);
+	return fd;
+}
+
+static int key_import(struct key_args *a)
+{
+	int status;
+
+	a->from_fd = open_from(a->from);
+	if (a->from_fd < 0)
+		return 1;
+	status = with_key(a, get_imported);
+	if (a->from_fd != STDIN_FILENO)
+		close(a->from_fd);
+	return status;
+}
+
+/* @options: those that it takes besides --json, as bits: which() of each */
+static const struct verb {
+	const char *name;
+	int least, most;		/* operands */
+	const char *needs;
+	unsigned int options;
+	int (*run)(struct key_args *a);
+} verbs[] = {
+#define ONE_SPEC "needs one SPEC, for example: file:/etc/sits/model.key"
+	{ "new", 1, 1, ONE_SPEC, 0, key_new },
+	{ "import", 1, 1, ONE_SPEC, 1u << (OPT_FROM - OPT_JSON) | 1u << (OPT_LOGON - OPT_JSON), key_import },
+	{ "id", 1, 1, ONE_SPEC, 0, key_id },
+	{ "install", 2, 2, "needs a SPEC and keyring:NAME, for example: sits key install file:/etc/sits/model.key keyring:model", 0,
+	  key_install },
+	{ "rotate", 2, INT32_MAX, "needs a SPEC and the files under that key, for example: sits key rotate file:/etc/sits/model.key "
+	  "/srv/models", ~(1u << (OPT_FROM - OPT_JSON) | 1u << (OPT_LOGON - OPT_JSON)), key_rotate },
+};
+
+static int run_verb(const char *what, struct key_args *a, unsigned int given)
+{
+	const struct verb *v;
+	int i;
+
+	for (v = verbs; v < verbs + sizeof(verbs) / sizeof(verbs[0]); v++)
+		if (!strcmp(what, v->name))
+			break;
+	if (v == verbs + sizeof(verbs) / sizeof(verbs[0]))
+		return tool_usage(KEY_CMD, "the first argument says what to do: new, import, id, install or rotate, for example: sits key new file:/etc/sits/model.key");
+	if (a->nr < v->least || a->nr > v->most)
+		return tool_usage(KEY_CMD, "%s %s; %d were given", v->name, v->needs, a->nr);
+	for (i = 1; options[i].name; i++)
+		if (given & ~v->options & 1u << (options[i].val - OPT_JSON))
+			return tool_usage(KEY_CMD, "%s takes no option '--%s'", v->name, options[i].name);
+	tool_protect();
+	return v->run(a);
+}
+
+/* Return: 0, or an exit status after a message. @given: out, the options that were, as bits */
+static int parse(int argc, char **argv, struct key_args *a, unsigned int *given, bool *want_help)
+{
 	int c;
 
 	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+		if (c >= OPT_JSON)
+			*given |= 1u << (c - OPT_JSON);
 		switch (c) {
 		case OPT_JSON:
-			json = true;
+			a->json = true;
+			break;
+		case OPT_FROM:
+			a->from = optarg;
+			break;
+		case OPT_LOGON:
+			a->logon = true;
+			break;
+		case OPT_NEW:
+			a->new_spec = optarg;
+			break;
+		case OPT_RESEAL:
+			a->flags |= SITS_REKEY_RESEAL;
+			break;
+		case OPT_SKIP:
+			a->flags |= SITS_REKEY_SKIP_OTHER;
+			break;
+		case OPT_DRY:
+			a->flags |= SITS_REKEY_DRY_RUN;
+			break;
+		case OPT_THREADS:
+			if (tool_threads(KEY_CMD, optarg, &a->threads))
+				return 2;
+			break;
+		case OPT_WAIT:
+			if (tool_wait(KEY_CMD, optarg, &a->wait_s))
+				return 2;
+			break;
+		case OPT_QUIET:
+			a->quiet = true;
 			break;
 		case 'h':
 		case OPT_HELP:
-			fputs(help, stdout);
+			*want_help = true;
 			return 0;
 		default:
-			return tool_bad_option(CMD, c, argv);
+			return tool_bad_option(KEY_CMD, c, argv);
 		}
 	}
-	if (argc - optind < 1 || (strcmp(argv[optind], "new") && strcmp(argv[optind], "id")))
-		return tool_usage(CMD, "what to do is needed: new or id, for example: sits key new file:/etc/sits/model.key");
-	if (argc - optind != 2)
-		return tool_usage(CMD, "one SPEC is needed, %d were given", argc - optind - 1);
-	return key_command(argv[optind + 1], !strcmp(argv[optind], "new"), json);
+	return 0;
 }
 
-const struct sits_cmd sits_cmd_key = { CMD, "make a key, or tell its id", run };
+static int run(int argc, char **argv)
+{
+	struct key_args a = { .wait_s = REKEY_WAIT_S };
+	unsigned int given = 0;
+	bool want_help = false;
+	int status;
+
+	status = parse(argc, argv, &a, &given, &want_help);
+	if (status)
+		return status;
+	if (want_help) {
+		fputs(help, stdout);
+		return 0;
+	}
+	a.operands = argv + optind + 1;
+	a.nr = argc - optind - 1;
+	return run_verb(optind < argc ? argv[optind] : "", &a, given);
+}
+
+const struct sits_cmd sits_cmd_key = { KEY_CMD, "make a key, read one in, tell its id, hand it to the kernel, change it", run };

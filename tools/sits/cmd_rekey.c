@@ -1,40 +1,51 @@
 // SPDX-License-Identifier: MIT
 /*
- * cmd_rekey.c - sits rekey: put a sealed file under another key. The work is sits_sealed_rekey()'s, or
- * sits_sealed_reseal()'s.
+ * cmd_rekey.c - sits rekey: put sealed files under another key. Many at once are rekey_many.c's.
  */
 #include <getopt.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "sits/context.h"
-#include "sits/sealed.h"
+#include "sits/rekey.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/rekey_many.h"
 
 #define CMD "rekey"
 
 static const char help[] =
-	"usage: sits rekey --key OLD --new-key NEW [OPTIONS]... FILE\n"
+	"usage: sits rekey --key OLD --new-key NEW [OPTIONS]... PATH...\n"
 	"\n"
-	"Put the sealed file FILE, which is under the key OLD, under the key NEW. Only its header is\n"
-	"rewritten. When the command is killed or power fails, the file is under one of the two keys; running\n"
-	"the command again ends the work.\n"
+	"Put sealed files that are under the key OLD under the key NEW. A PATH is a file, or a directory, in which\n"
+	"every *.sits is taken, however deep. Only the files' headers are rewritten. When the command is killed\n"
+	"or power fails, each file is under one of the two keys; running the command again ends the work. A file\n"
+	"that fails does not stop the others. To make the new key and let it take the place of the old one too:\n"
+	"sits key rotate.\n"
 	"\n"
-	"With --reseal all of FILE is encrypted anew and replaced: then what opened it before, OLD or the file's\n"
-	"own key, is of no use any more.\n"
+	"With --reseal all of each file is encrypted anew and replaced: then what opened it before, OLD or the\n"
+	"file's own key, is of no use any more.\n"
 	"\n"
-	"  --key OLD             the key it is under: file:PATH or keyring:NAME\n"
-	"  --new-key NEW         the key it is to be under; 'sits key new NEW' makes one\n"
-	"  --reseal              encrypt the contents anew, with a fresh file key\n"
-	"  --json                describe FILE as one JSON object on standard output\n"
+	"  --key OLD             the key they are under: file:PATH or keyring:NAME\n"
+	"  --new-key NEW         the key they are to be under; 'sits key new NEW' makes one\n"
+	"  --reseal              encrypt the contents anew, with fresh file keys\n"
+	"  --skip-other-keys     files under neither key are no failure\n"
+	"  --dry-run             say what would be done, and what would fail; write nothing\n"
+	"  --threads N           threads for --reseal (one per core)\n"
+	"  --wait SECONDS        at most, for a file that another process is writing; the others are done before (60)\n"
+	"  --json                one JSON object on standard output: of one file its description, else all that was done\n"
 	"  --quiet               no description, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_KEY = 256, OPT_NEW, OPT_RESEAL, OPT_JSON, OPT_QUIET, OPT_HELP };
+enum { OPT_KEY = 256, OPT_NEW, OPT_RESEAL, OPT_SKIP, OPT_DRY, OPT_THREADS, OPT_WAIT, OPT_JSON, OPT_QUIET, OPT_HELP };
 
 static const struct option options[] = {
 	{ "key", required_argument, NULL, OPT_KEY },
 	{ "new-key", required_argument, NULL, OPT_NEW },
 	{ "reseal", no_argument, NULL, OPT_RESEAL },
+	{ "skip-other-keys", no_argument, NULL, OPT_SKIP },
+	{ "dry-run", no_argument, NULL, OPT_DRY },
+	{ "threads", required_argument, NULL, OPT_THREADS },
+	{ "wait", required_argument, NULL, OPT_WAIT },
 	{ "json", no_argument, NULL, OPT_JSON },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -42,34 +53,57 @@ static const struct option options[] = {
 };
 
 struct args {
-	const char *old_spec, *new_spec, *path;
-	bool reseal, json, quiet;
+	const char *old_spec, *new_spec;
+	char **paths;
+	int nr_paths;
+	bool help;
+	struct rekey_many many;
 };
 
-static int rekey(const struct args *a, struct sits_ctx *ctx, const struct sits_key *old_key, const struct sits_key *new_key)
+/* A file by its name, that is to be changed: what it is then, is described. */
+static bool is_single(const struct args *a)
 {
-	struct sits_load_opts opts = { .size = sizeof(opts), .progress_arg = (void *)"resealing" };
-	struct sits_sealed_info info;
-	int ret;
+	struct stat st;
 
-	opts.progress = a->quiet ? tool_progress_quiet : tool_progress;
-	if (a->reseal) {
-		tool_catch_signals();
-		ret = sits_sealed_reseal(ctx, a->path, old_key, new_key, &opts);
-		tool_progress_end();
-	} else {
-		ret = sits_sealed_rekey(ctx, a->path, old_key, new_key);
+	return a->nr_paths == 1 && !(a->many.flags & (SITS_REKEY_DRY_RUN | SITS_REKEY_SKIP_OTHER)) &&
+	       (stat(a->paths[0], &st) || !S_ISDIR(st.st_mode));
+}
+
+static int rekey_single(struct rekey_many *m, const char *path)
+{
+	struct sits_sealed_info info;
+	uint32_t outcome = 0;
+	char words[4200];
+	int ret, status;
+
+	status = rekey_many_one(m, path, &outcome);
+	if (status)
+		return status;
+	if (outcome == SITS_REKEY_ALREADY)
+		tool_error(CMD, "warning: %s: is under the new key already; nothing was changed", path);
+	ret = sits_sealed_inspect(m->ctx, path, m->new_key, &info);
+	if (ret) {
+		/* Too long, or cut: no matter to its header. */
+		snprintf(words, sizeof(words), "%s: is under the new key now, but can't be described: there is something else wrong with it", path);
+		return tool_fail_because(CMD, path, ret, words, m->json);
 	}
-	if (!ret)
-		ret = sits_sealed_inspect(ctx, a->path, new_key, &info);
-	if (ret)
-		return tool_fail(CMD, a->path, ret, a->json);
-	if (a->json || !a->quiet)
-		tool_print_info(a->path, &info, a->json);
+	if (m->json || !m->quiet)
+		tool_print_info(path, &info, m->json);
 	return 0;
 }
 
-static int open_and_rekey(const struct args *a)
+static int rekey(struct args *a)
+{
+	int status;
+
+	if (is_single(a))
+		return rekey_single(&a->many, a->paths[0]);
+	status = rekey_many_run(&a->many, a->paths, a->nr_paths);
+	rekey_many_report(&a->many, !status, NULL);
+	return status;
+}
+
+static int open_and_rekey(struct args *a)
 {
 	struct sits_key *old_key = NULL, *new_key = NULL;
 	struct sits_ctx *ctx = NULL;
@@ -77,51 +111,82 @@ static int open_and_rekey(const struct args *a)
 
 	status = tool_open(CMD, NULL, NULL, &ctx);
 	if (!status)
-		status = tool_key(CMD, ctx, "--key", a->old_spec, a->json, &old_key);
+		status = tool_key(CMD, ctx, "--key", a->old_spec, a->many.json, &old_key);
 	if (!status)
-		status = tool_key(CMD, ctx, "--new-key", a->new_spec, a->json, &new_key);
-	if (!status)
-		status = rekey(a, ctx, old_key, new_key);
+		status = tool_key(CMD, ctx, "--new-key", a->new_spec, a->many.json, &new_key);
+	if (!status) {
+		a->many.ctx = ctx;
+		a->many.old_key = old_key;
+		a->many.new_key = new_key;
+		status = rekey(a);
+	}
 	sits_key_close(new_key);
 	sits_key_close(old_key);
 	sits_close(ctx);
 	return status;
 }
 
-static int run(int argc, char **argv)
+/* Return: 0, or an exit status after a message. */
+static int parse(int argc, char **argv, struct args *a)
 {
-	struct args a = { 0 };
 	int c;
 
 	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
 		switch (c) {
 		case OPT_KEY:
-			a.old_spec = optarg;
+			a->old_spec = optarg;
 			break;
 		case OPT_NEW:
-			a.new_spec = optarg;
+			a->new_spec = optarg;
 			break;
 		case OPT_RESEAL:
-			a.reseal = true;
+			a->many.flags |= SITS_REKEY_RESEAL;
+			break;
+		case OPT_SKIP:
+			a->many.flags |= SITS_REKEY_SKIP_OTHER;
+			break;
+		case OPT_DRY:
+			a->many.flags |= SITS_REKEY_DRY_RUN;
+			break;
+		case OPT_THREADS:
+			if (tool_threads(CMD, optarg, &a->many.threads))
+				return 2;
+			break;
+		case OPT_WAIT:
+			if (tool_wait(CMD, optarg, &a->many.wait_s))
+				return 2;
 			break;
 		case OPT_JSON:
-			a.json = true;
+			a->many.json = true;
 			break;
 		case OPT_QUIET:
-			a.quiet = true;
+			a->many.quiet = true;
 			break;
 		case 'h':
 		case OPT_HELP:
-			fputs(help, stdout);
+			a->help = true;
 			return 0;
 		default:
 			return tool_bad_option(CMD, c, argv);
 		}
 	}
-	if (argc - optind != 1)
-		return tool_usage(CMD, "one FILE is needed, %d were given", argc - optind);
-	a.path = argv[optind];
-	return open_and_rekey(&a);
+	a->paths = argv + optind;
+	a->nr_paths = argc - optind;
+	return a->nr_paths ? 0 : tool_usage(CMD, "a file or directory is needed");
 }
 
-const struct sits_cmd sits_cmd_rekey = { CMD, "put a sealed file under another key", run };
+static int run(int argc, char **argv)
+{
+	struct args a = { .many = { .cmd = CMD, .wait_s = REKEY_WAIT_S } };
+	int status;
+
+	status = parse(argc, argv, &a);
+	if (status)
+		return status;
+	if (!a.help)
+		return open_and_rekey(&a);
+	fputs(help, stdout);
+	return 0;
+}
+
+const struct sits_cmd sits_cmd_rekey = { CMD, "put sealed files under another key", run };

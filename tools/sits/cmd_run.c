@@ -29,12 +29,13 @@
 #define CMD "run"
 #define MAX_STOPS	16
 #define MAX_STOP_BYTES	256
+#define MAX_TAG_BYTES 64
 #define CANCEL_WAIT_NS	1000000000u	/* for the daemon to confirm a cancel */
 #define INFO_WAIT_MS	2000
 #define REPLACEMENT	"\xef\xbf\xbd"	/* U+FFFD */
 
 struct options {
-	const char *queue, *run_dir, *provider, *system, *model;
+	const char *queue, *run_dir, *provider, *system, *model, *tag;
 	const char *stop[MAX_STOPS];
 	size_t nr_stop;
 	bool raw, special, json, quiet;
@@ -129,6 +130,8 @@ static void usage(void)
 	       "      --seed N            seed of the draw (default: a random one)\n"
 	       "      --stop TEXT         end the answer where TEXT would come; up to 16 times\n"
 	       "      --ignore-eos        go on to the number of tokens, whatever the model says\n"
+	       "      --tag TEXT          share computed prefixes with requests of the same tag only; up to 64 bytes\n"
+	       "      --no-speculation    let no tokens be guessed ahead; the answer is the same\n"
 	       "  -c, --class CLASS       realtime, guaranteed (default) or besteffort\n"
 	       "      --timeout S         give up after S seconds\n"
 	       "      --model ID          refuse another model than this\n"
@@ -144,7 +147,7 @@ static void usage(void)
 enum {
 	OPT_RAW = 256, OPT_RAW_SPECIAL, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_REPEAT, OPT_LAST_N, OPT_FREQUENCY,
 	OPT_PRESENCE, OPT_SEED, OPT_STOP, OPT_IGNORE_EOS, OPT_TIMEOUT, OPT_MODEL, OPT_JSON, OPT_QUEUE, OPT_RUN_DIR,
-	OPT_PROVIDER,
+	OPT_PROVIDER, OPT_TAG, OPT_NO_SPECULATION,
 };
 
 static const struct option long_options[] = {
@@ -164,6 +167,8 @@ static const struct option long_options[] = {
 	{ "seed", required_argument, NULL, OPT_SEED },
 	{ "stop", required_argument, NULL, OPT_STOP },
 	{ "ignore-eos", no_argument, NULL, OPT_IGNORE_EOS },
+	{ "tag", required_argument, NULL, OPT_TAG },
+	{ "no-speculation", no_argument, NULL, OPT_NO_SPECULATION },
 	{ "class", required_argument, NULL, 'c' },
 	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
 	{ "model", required_argument, NULL, OPT_MODEL },
@@ -238,6 +243,14 @@ static int add_stop(struct options *o, const char *s)
 	return 0;
 }
 
+static int set_tag(struct options *o, const char *s)
+{
+	if (!*s || strlen(s) > MAX_TAG_BYTES)
+		return tool_usage(CMD, "--tag: has %zu bytes; 1 to %d are possible", strlen(s), MAX_TAG_BYTES);
+	o->tag = s;
+	return 0;
+}
+
 /* Options that become numbers of the request. Return: -1 where @c is none of them. */
 static int take_number(struct sits_infer_request_hdr *h, int c, const char *arg)
 {
@@ -289,6 +302,11 @@ static int take_option(struct run *r, int c, char **argv)
 	case OPT_IGNORE_EOS:
 		h->flags |= SITS_INFER_IGNORE_EOS;
 		return 0;
+	case OPT_NO_SPECULATION:
+		h->flags |= SITS_INFER_NO_SPECULATION;
+		return 0;
+	case OPT_TAG:
+		return set_tag(o, optarg);
 	case OPT_TIMEOUT:
 		return parse_timeout(o, optarg);
 	case OPT_MODEL:
@@ -438,6 +456,8 @@ static int build_request(struct run *r, const char *arg)
 		ret = add_text(r, SITS_FIELD_STOP, "--stop", r->o.stop[i], strlen(r->o.stop[i]));
 	if (!ret && r->o.model)
 		ret = add_text(r, SITS_FIELD_MODEL, "--model", r->o.model, strlen(r->o.model));
+	if (!ret && r->o.tag)
+		ret = add_text(r, SITS_FIELD_TAG, "--tag", r->o.tag, strlen(r->o.tag));
 	if (ret)
 		return ret;
 	/* Drawn here, so that the answer can be had again; 53 bits, which every JSON reader keeps. */
@@ -463,7 +483,7 @@ static int submit(struct run *r)
 
 	sits_infer_builder_bytes(r->b, &bytes, &len);
 	/* Room for the request beside what comes back; 0 is a sensible size. */
-	ret = client_open(r->ctx, r->o.queue, len > 256 << 10 ? 3 * (uint64_t)len : 0, &r->ch);
+	ret = client_open(&r->ctx, r->o.queue, len > 256 << 10 ? 3 * (uint64_t)len : 0, &r->ch);
 	if (ret)
 		return tool_error(CMD, "%s", client_open_words(r->ctx, r->o.queue, ret, why, sizeof(why)));
 	r->start_ns = now_ns();
@@ -682,8 +702,8 @@ static void print_json(struct run *r, uint64_t end_ns)
 
 	if (info)
 		model = json_string_value(json_object_get(json_object_get(info, "model"), "id"));
-	o = json_pack("{s:o, s:i, s:i, s:f, s:f, s:f, s:f, s:s, s:s, s:s?, s:I}", "text", json_text(r),
-		      "prompt_tokens", (int)r->done.prompt_tokens,
+	o = json_pack("{s:o, s:i, s:i, s:i, s:f, s:f, s:f, s:f, s:s, s:s, s:s?, s:I}", "text", json_text(r),
+		      "prompt_tokens", (int)r->done.prompt_tokens, "cached_tokens", (int)r->done.cached_tokens,
 		      "completion_tokens", (int)(r->has_done ? r->done.completion_tokens : r->nr_tokens),
 		      "time_to_first_token_s", first_token_s(r), "total_s", (double)(end_ns - r->start_ns) / 1e9,
 		      "queue_s", (double)r->done.queue_ns / 1e9, "tokens_per_s", tokens_per_s(r),

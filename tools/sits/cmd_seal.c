@@ -11,14 +11,17 @@
 #include "sits/context.h"
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/sealed_dir.h"
 
 #define CMD "seal"
 
 static const char help[] =
 	"usage: sits seal --key SPEC [OPTIONS]... INPUT OUTPUT\n"
 	"\n"
-	"Seal the file INPUT (a model: GGUF, safetensors, anything) into OUTPUT with SM4-GCM.\n"
+	"Seal the file INPUT (a model: GGUF, anything) into OUTPUT with SM4-GCM.\n"
 	"OUTPUT appears whole, or not at all. INPUT is left as it is.\n"
+	"\n"
+	"Where INPUT is a directory with a safetensors model in it, OUTPUT is a directory of sealed files.\n"
 	"\n"
 	"  --key SPEC            the key: file:PATH or keyring:NAME; 'sits key new SPEC' makes one\n"
 	"  --model-id TEXT       what the file says it is (INPUT's name; at most 127 bytes)\n"
@@ -75,9 +78,8 @@ static int parse(int argc, char **argv, struct args *a)
 			a->opts.chunk_bytes = (uint32_t)v;
 			break;
 		case OPT_THREADS:
-			if (!tool_parse_number(optarg, &v) || !v || v > 256)
-				return tool_usage(CMD, "--threads '%s' is not a number from 1 to 256", optarg);
-			a->opts.threads = (uint32_t)v;
+			if (tool_threads(CMD, optarg, &a->opts.threads))
+				return 2;
 			break;
 		case OPT_FORCE:
 			a->opts.force = 1;
@@ -114,9 +116,12 @@ static bool is_key_file(const char *spec, const char *path)
 
 static int seal(const struct args *a, struct sits_ctx *ctx, const struct sits_key *key)
 {
+	const struct sealed_dir_args dir = { .cmd = CMD, .json = a->json, .quiet = a->quiet };
 	struct sits_sealed_info info;
 	int ret;
 
+	if (sealed_dir_is(a->in))
+		return sealed_dir_seal(&dir, ctx, key, a->in, a->out, &a->opts);
 	tool_catch_signals();
 	ret = sits_seal(ctx, a->in, a->out, key, &a->opts);
 	if (ret)

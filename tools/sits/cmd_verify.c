@@ -9,13 +9,15 @@
 #include "sits/context.h"
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/sealed_dir.h"
 
 #define CMD "verify"
 
 static const char help[] =
 	"usage: sits verify --key SPEC [OPTIONS]... FILE\n"
 	"\n"
-	"Check the header and every chunk of the sealed file FILE. The plaintext is kept nowhere.\n"
+	"Check the header and every chunk of the sealed file FILE. No chunk is decrypted.\n"
+	"FILE may be a sealed directory: all of its files, and that they belong together.\n"
 	"\n"
 	"  --key SPEC            the key: file:PATH or keyring:NAME\n"
 	"  --min-version N       refuse a file whose model version is lower\n"
@@ -49,7 +51,6 @@ struct args {
 /* Return: 0, or an exit status after a message. */
 static int parse(int argc, char **argv, struct args *a)
 {
-	uint64_t v;
 	int c;
 
 	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
@@ -68,9 +69,8 @@ static int parse(int argc, char **argv, struct args *a)
 			a->opts.flags |= SITS_LOAD_BUFFERED;
 			break;
 		case OPT_THREADS:
-			if (!tool_parse_number(optarg, &v) || !v || v > 256)
-				return tool_usage(CMD, "--threads '%s' is not a number from 1 to 256", optarg);
-			a->opts.threads = (uint32_t)v;
+			if (tool_threads(CMD, optarg, &a->opts.threads))
+				return 2;
 			break;
 		case OPT_JSON:
 			a->json = true;
@@ -94,9 +94,12 @@ static int parse(int argc, char **argv, struct args *a)
 
 static int verify(const struct args *a, struct sits_ctx *ctx, const struct sits_key *key)
 {
+	const struct sealed_dir_args dir = { .cmd = CMD, .json = a->json, .quiet = a->quiet };
 	struct sits_sealed_info info;
 	int ret;
 
+	if (sealed_dir_is(a->path))
+		return sealed_dir_verify(&dir, ctx, key, a->path, &a->opts);
 	tool_catch_signals();
 	ret = sits_sealed_verify(ctx, a->path, key, &a->opts, &info);
 	if (ret)

@@ -13,6 +13,7 @@
 
 static const struct sits_cmd *const cmds[] = {
 	&sits_cmd_seal, &sits_cmd_verify, &sits_cmd_inspect, &sits_cmd_rekey, &sits_cmd_key, &sits_cmd_run, &sits_cmd_info,
+	&sits_cmd_stat, &sits_cmd_quantize, &sits_cmd_pack, &sits_cmd_perplexity,
 };
 
 static void help(void)

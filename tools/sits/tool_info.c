@@ -33,12 +33,20 @@ static json_t *number(uint64_t v)
 	return json_string(text);
 }
 
-/* @s, or null where it is no UTF-8. */
-static json_t *text(const char *s)
+json_t *tool_json_text(const char *s)
 {
 	json_t *v = json_string(s);
 
 	return v ? v : json_null();
+}
+
+const char *tool_key_id(const struct sits_key *key, char *text)
+{
+	uint8_t id[SITS_KEY_ID_LEN];
+
+	sits_key_id(key, id);
+	hex(id, SITS_KEY_ID_LEN, text);
+	return text;
 }
 
 static void print_json(const char *path, const struct sits_sealed_info *info, const char *key_id, const char *digest)
@@ -46,7 +54,7 @@ static void print_json(const char *path, const struct sits_sealed_info *info, co
 	json_t *obj;
 
 	obj = json_pack("{s:o, s:b, s:i, s:i, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:s, s:s, s:b}",
-			"file", text(path), "ok", 1,
+			"file", tool_json_text(path), "ok", 1,
 			"format_version", (int)info->format_version,
 			"suite", (int)info->suite,
 			"suite_name", suite_name(info->suite),
@@ -54,7 +62,7 @@ static void print_json(const char *path, const struct sits_sealed_info *info, co
 			"chunks", number(info->nr_chunks),
 			"plain_bytes", number(info->plain_bytes),
 			"file_bytes", number(info->file_bytes),
-			"model_id", text(info->model_id),
+			"model_id", tool_json_text(info->model_id),
 			"model_version", number(info->model_version),
 			"key_id", key_id, "digest", digest,
 			"authenticated", (int)info->authenticated);

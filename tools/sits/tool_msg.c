@@ -91,35 +91,49 @@ int tool_open(const char *cmd, const char *provider, const char *run_dir, struct
 	return ret ? tool_fail(cmd, "can't open libsits", ret, false) : 0;
 }
 
-static void print_failure(const char *what, int err, const char *message)
+json_t *tool_failure(const char *cmd, const char *what, int err)
 {
 	const char *name = strerrorname_np(-err);
+	bool stopped = err == -ECANCELED && tool_signal();
 	json_t *obj;
+	char *at;
 
-	obj = json_pack("{s:s, s:b, s:s, s:s}", "file", what, "ok", 0, "error", name ? name : "EIO", "message", message);
-	/* Names that are no UTF-8 can't be in JSON. */
-	if (!obj)
-		obj = json_pack("{s:n, s:b, s:s, s:s}", "file", "ok", 0, "error", name ? name : "EIO", "message",
-				strerror(-err));
-	json_dumpf(obj, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(obj);
+	if (stopped)
+		snprintf(last_error, sizeof(last_error), "%s: stopped by signal %d", what, tool_signal());
+	else if (!last_error[0])
+		snprintf(last_error, sizeof(last_error), "%s: %s", what, strerror(-err));
+	else
+		goto logged;
+	tool_error(cmd, "%s", last_error);
+logged:
+	obj = json_pack("{s:s, s:b, s:s, s:s}", "file", what, "ok", 0, "error", name ? name : "EIO", "message", last_error);
+	/* Names that are no UTF-8 can't be in JSON; but what went wrong, and about where, is to be known. */
+	if (!obj) {
+		for (at = last_error; *at; at++)
+			*at = (unsigned char)*at < 0x80 ? *at : '?';
+		obj = json_pack("{s:n, s:b, s:s, s:s}", "file", "ok", 0, "error", name ? name : "EIO", "message", last_error);
+	}
+	last_error[0] = '\0';
+	return obj;
 }
 
 int tool_fail(const char *cmd, const char *what, int err, bool json)
 {
-	if (err == -ECANCELED && tool_signal())
-		snprintf(last_error, sizeof(last_error), "%s: stopped by signal %d", what, tool_signal());
-	else if (last_error[0])
-		goto logged;
-	else
-		snprintf(last_error, sizeof(last_error), "%s: %s", what, strerror(-err));
-	tool_error(cmd, "%s", last_error);
-logged:
-	if (json)
-		print_failure(what, err, last_error);
-	last_error[0] = '\0';
+	json_t *obj = tool_failure(cmd, what, err);
+
+	if (json) {
+		json_dumpf(obj, stdout, JSON_INDENT(2));
+		putchar('\n');
+	}
+	json_decref(obj);
 	return err == -ECANCELED && tool_signal() ? 128 + tool_signal() : 1;
+}
+
+int tool_fail_because(const char *cmd, const char *what, int err, const char *words, bool json)
+{
+	snprintf(last_error, sizeof(last_error), "%s", words);
+	tool_error(cmd, "%s", words);
+	return tool_fail(cmd, what, err, json);
 }
 
 int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const char *spec, bool json,

@@ -66,6 +66,13 @@ static unsigned int columns(void)
 	return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) || !w.ws_col ? 80 : w.ws_col;
 }
 
+static void show(const char *line, unsigned int width)
+{
+	fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
+	fflush(stderr);
+	bar.drawn = true;
+}
+
 static void draw(const char *label, uint64_t done, uint64_t total, uint64_t now)
 {
 	static const char full[BAR_MAX + 1] = "########################################";
@@ -82,9 +89,7 @@ static void draw(const char *label, uint64_t done, uint64_t total, uint64_t now)
 	snprintf(line, sizeof(line), "%.*s %3d%% [%.*s%*s] %s of %s  %s/s%s", width > 90 ? 40 : 12, label, percent,
 		 (int)filled, full, (int)(cells - filled), "", tool_bytes(done, a), tool_bytes(total, b),
 		 tool_bytes((uint64_t)per_second, rate), left);
-	fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
-	fflush(stderr);
-	bar.drawn = true;
+	show(line, width);
 }
 
 int tool_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
@@ -109,6 +114,28 @@ int tool_progress(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 int tool_progress_quiet(void *arg, uint64_t done_bytes, uint64_t total_bytes)
 {
 	return caught != 0;
+}
+
+static void count(const char *label, uint64_t done, uint64_t total, const char *what)
+{
+	uint64_t now = now_ns();
+	char line[128];
+
+	if (!isatty(STDERR_FILENO) || (bar.drawn && now - bar.last_ns < REDRAW_NS))
+		return;
+	bar.last_ns = now;
+	snprintf(line, sizeof(line), "%.60s %" PRIu64 " of %" PRIu64 "%s", label, done, total, what);
+	show(line, columns());
+}
+
+void tool_progress_files(const char *label, unsigned int done, unsigned int total)
+{
+	count(label, done, total, " files");
+}
+
+void tool_progress_count(const char *label, uint64_t done, uint64_t total)
+{
+	count(label, done, total, "");
 }
 
 void tool_progress_end(void)

@@ -40,6 +40,26 @@ bool tool_parse_number(const char *s, uint64_t *v)
 	return isdigit((unsigned char)*s) && isdigit((unsigned char)s[strlen(s) - 1]) && tool_parse_u64(s, v);
 }
 
+int tool_threads(const char *cmd, const char *arg, uint32_t *threads)
+{
+	uint64_t v;
+
+	if (!tool_parse_number(arg, &v) || !v || v > 256)
+		return tool_usage(cmd, "--threads '%s' is not a number from 1 to 256", arg);
+	*threads = (uint32_t)v;
+	return 0;
+}
+
+int tool_wait(const char *cmd, const char *arg, uint32_t *seconds)
+{
+	uint64_t v;
+
+	if (!tool_parse_number(arg, &v) || v > 1000000)
+		return tool_usage(cmd, "--wait '%s' is not a number of seconds from 0 to 1000000", arg);
+	*seconds = (uint32_t)v;
+	return 0;
+}
+
 const char *tool_bytes(uint64_t n, char *buf)
 {
 	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };

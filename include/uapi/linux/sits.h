@@ -36,6 +36,7 @@
 #define SITS_FEATURE_QUEUE	(1ull << 4)
 #define SITS_FEATURE_URING_CMD	(1ull << 5)
 #define SITS_FEATURE_HUGE_PMD	(1ull << 6)	/* huge regions map as PMDs on this kernel */
+#define SITS_FEATURE_LOAD_RANGES	(1ull << 7)	/* ranges of struct sits_weights_load */
 
 struct sits_get_info {
 	__u32 size;
@@ -78,6 +79,7 @@ struct sits_region_create {
 #define SITS_REGION_F_LOADED		(1u << 4)	/* digest is valid */
 #define SITS_REGION_F_LOADING		(1u << 5)	/* or a load failed: unreadable */
 #define SITS_REGION_F_REVOKED		(1u << 6)
+#define SITS_REGION_F_PARTIAL		(1u << 7)	/* loaded, but ranges of the file only */
 
 struct sits_region_facts {
 	__u32 size;
@@ -163,10 +165,25 @@ struct sits_dma_unmap {
 #define SITS_LOAD_F_ALLOW_ECB	(1u << 0)
 #define SITS_LOAD_F_BUFFERED	(1u << 1)
 
+#define SITS_LOAD_RANGES_MAX	65536u
+
+/*
+ * A part of a file, of whole chunks, and where it goes. Offsets of both kinds rise from one range
+ * to the next, and no two overlap.
+ */
+struct sits_weights_range {
+	__u64 file_off;			/* in the plaintext; a multiple of the file's chunk size */
+	__u64 len_bytes;		/* > 0; likewise, or up to the end of the plaintext */
+	__u64 region_off;		/* a multiple of the page size */
+};
+
 /*
  * Loads a sealed file into a region: unreadable until the last tag has verified, then sealed. As a
  * uring_cmd on /dev/sits the 16 bytes of the command are { __u64 addr of this struct; __u64 0 },
  * and the struct must stay until completion.
+ *
+ * With ranges only their chunks are read and verified, and all else in the region is zero; digest
+ * is that of the whole file, whose header and tag table are checked as ever.
  */
 struct sits_weights_load {
 	__u32 size;
@@ -175,7 +192,7 @@ struct sits_weights_load {
 	__s32 region_fd;
 	__u64 min_version;
 	__u32 nr_inflight;		/* reads in flight; 0: default */
-	__u32 reserved;
+	__u32 cancel;			/* read during the load: not 0 ends it with -ECANCELED */
 	__u64 progress_bytes;		/* out, written now and then during the load */
 	__u64 plain_bytes;		/* out */
 	__u64 model_version;		/* out */
@@ -186,6 +203,10 @@ struct sits_weights_load {
 	__u8 digest[SITS_DIGEST_LEN];	/* out */
 	/* description of a "logon" or "user" key in the caller's keyrings */
 	__u8 key[SITS_KEYDESC_MAX];
+	/* Since SITS_FEATURE_LOAD_RANGES. */
+	__u64 ranges;			/* user pointer to struct sits_weights_range[nr_ranges] */
+	__u32 nr_ranges;		/* 0: all of the file, in its place */
+	__u32 reserved;
 };
 
 #define SITS_BAD_HEADER		(~0ull)
@@ -217,7 +238,13 @@ struct sits_channel_create {
 	__u8 queue[SITS_QNAME_MAX];
 };
 
-/* Queue fd, daemon side. One FETCH brings one event. */
+/*
+ * A queue lives until its descriptor is closed by all who hold it, or until the process that
+ * fetches from it ends, execs or closes it. Then every request left is answered with -ESHUTDOWN or
+ * -EPIPE. Both kinds of fd poll readable when a non-blocking FETCH or RECV would bring something.
+ *
+ * Queue fd, daemon side. One FETCH brings one event; of requests, round robin between clients.
+ */
 #define SITS_EV_REQUEST		1
 /* client cancelled, timed out or died: still commit the end */
 #define SITS_EV_CANCEL		2
@@ -254,17 +281,46 @@ struct sits_commit_desc {
 	__s32 status;			/* with LAST: 0 or -errno for the client */
 };
 
-/* uring_cmd payload of COMMIT: where the descriptor is. */
+/*
+ * uring_cmd payload of COMMIT: where the descriptor is. Bytes and descriptor are copied before the
+ * command completes; it never waits. Result: 0; -ENOENT: no such request, or it has ended; -EPIPE:
+ * its client is gone (with LAST it has ended); -ENOBUFS: more than chunk_backlog uncollected; an
+ * end without bytes is always taken.
+ */
 struct sits_commit {
 	__u64 addr;			/* struct sits_commit_desc */
 	__u64 reserved;
 };
 
+struct sits_queue_facts {
+	__u32 size;
+	__u32 flags;			/* in: 0 */
+	__u32 depth;			/* all below: out; these as asked for */
+	__u32 per_client;
+	__u32 max_clients;
+	__u32 mode;
+	__u32 chunk_backlog;
+	__u32 nr_clients;		/* now */
+	__u32 nr_waiting;		/* requests not fetched yet */
+	__u32 nr_running;		/* fetched, not ended */
+	__u64 requests;			/* since creation: accepted */
+	__u64 answered;			/* ended by a COMMIT */
+	__u64 cancelled;		/* ended by the client, its death or a deadline */
+	__u64 refused_busy;
+	__u64 bytes_in;
+	__u64 bytes_out;
+	__u8 name[SITS_QNAME_MAX];
+};
+
 /* Channel fd, client side. Offsets are into the arena. */
 
 /*
- * uring_cmd payload; result: 0, or -errno if it was refused; the request's number is written to the
- * 8 bytes at arena offset off_req, which must be aligned.
+ * uring_cmd payload. The bytes are copied before the command completes, the arena's are the
+ * client's again then. Result: 0, and the request's number (not 0, unique on this channel) is in
+ * the 8 bytes at arena offset off_req, which must be aligned; or the request was refused and no
+ * chunk will come: -EBUSY: the queue's or the client's bound; -ENOBUFS: too many ends not received
+ * (as many as per_client); -ESHUTDOWN: intake closed; -EPIPE: the daemon is gone; -EMSGSIZE: over
+ * SITS_REQUEST_BYTES_MAX; -EINVAL; -ENOMEM.
  */
 struct sits_submit {
 	__u32 off;			/* the request's bytes */
@@ -283,13 +339,17 @@ struct sits_chunk_hdr {
 };
 
 #define SITS_CHUNK_F_LAST	(1u << 0)
+/* a piece: this request's next one goes on with the same chunk */
+#define SITS_CHUNK_F_MORE	(1u << 1)
 
 #define SITS_RECV_NONBLOCK	(1u << 0)	/* ioctl only */
 
 /*
  * uring_cmd payload; result: bytes written (header included). Any request's next chunk; a chunk
- * larger than the room is split. Parks until there is one; -EPIPE once the daemon is gone and all
- * ends were delivered.
+ * larger than the room is split: all but the last piece say MORE. Of several that are parked the
+ * oldest is filled first, but older kernels may complete a later one before: look at the rooms in
+ * the order of the commands. Parks until there is one; -EPIPE once the daemon is gone and all ends
+ * were delivered.
  */
 struct sits_recv {
 	__u32 off;
@@ -298,6 +358,7 @@ struct sits_recv {
 	__u32 reserved;
 };
 
+/* Result: 0: its end will come (-ECANCELED, unless it ended meanwhile); -ENOENT. */
 struct sits_cancel {
 	__u64 req;
 	__u64 reserved;
@@ -316,6 +377,8 @@ struct sits_cancel {
 #define SITS_IOC_WEIGHTS_LOAD	_IOWR(SITS_IOC, 0x48, struct sits_weights_load)
 #define SITS_IOC_QUEUE_CREATE	_IOWR(SITS_IOC, 0x49, struct sits_queue_create)
 #define SITS_IOC_CHANNEL_OPEN	_IOWR(SITS_IOC, 0x4a, struct sits_channel_create)
+/* On a queue fd; ioctl only. */
+#define SITS_IOC_QUEUE_INFO	_IOWR(SITS_IOC, 0x50, struct sits_queue_facts)
 /* On a queue fd; also as uring_cmd with the same number as cmd_op and the struct as payload. */
 #define SITS_IOC_FETCH		_IOWR(SITS_IOC, 0x60, struct sits_fetch)
 #define SITS_IOC_COMMIT		_IOWR(SITS_IOC, 0x61, struct sits_commit)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -35,6 +36,12 @@ static struct sits_open_opts opts(void)
 	};
 }
 
+/* Is the module there? Then with all that a provider does: it is ours. */
+static bool has_module(void)
+{
+	return !access("/dev/sits", F_OK);
+}
+
 static void test_defaults(void **state)
 {
 	struct sits_ctx *ctx;
@@ -42,7 +49,7 @@ static void test_defaults(void **state)
 	unsetenv("SITS_RUN_DIR");
 	assert_int_equal(sits_open(NULL, &ctx), 0);
 	assert_string_equal(sits_run_dir(ctx), "/run/sits");
-	assert_string_equal(sits_provider_name(ctx), "user");
+	assert_string_equal(sits_provider_name(ctx), has_module() ? "kernel" : "user");
 	sits_close(ctx);
 	sits_close(NULL);
 	assert_int_equal(sits_open(NULL, NULL), -EINVAL);
@@ -71,14 +78,21 @@ static void test_run_dir(void **state)
 	unsetenv("SITS_RUN_DIR");
 }
 
-static void test_kernel_provider_is_absent(void **state)
+/* What was asked for by name, and what AUTO takes, with the module and without. */
+static void test_choice_of_provider(void **state)
 {
 	struct sits_open_opts o = opts();
 	struct sits_ctx *ctx = NULL;
 
-	if (!access("/dev/sits", F_OK)) {
-		print_message("# skip: /dev/sits is there\n");
-		skip();
+	if (has_module()) {
+		for (uint32_t provider = SITS_PROVIDER_AUTO; provider <= SITS_PROVIDER_USER; provider++) {
+			o.provider = provider;
+			assert_int_equal(sits_open(&o, &ctx), 0);
+			assert_string_equal(sits_provider_name(ctx), provider == SITS_PROVIDER_USER ? "user" : "kernel");
+			sits_close(ctx);
+		}
+		assert_int_equal(nr_errors, 0);
+		return;
 	}
 	o.provider = SITS_PROVIDER_KERNEL;
 	assert_int_equal(sits_open(&o, &ctx), -ENODEV);
@@ -176,7 +190,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_defaults),
 		cmocka_unit_test(test_run_dir),
-		cmocka_unit_test(test_kernel_provider_is_absent),
+		cmocka_unit_test(test_choice_of_provider),
 		cmocka_unit_test(test_bad_options),
 		cmocka_unit_test(test_log_lines_are_bounded),
 		cmocka_unit_test(test_opts_copy),

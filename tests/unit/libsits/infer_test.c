@@ -217,7 +217,7 @@ static void test_header_values(void **state)
 	BAD(size, 68, "size");
 	BAD(size, 72, "size");		/* the field's header is no zero extension */
 	BAD(size, UINT32_MAX, "size");
-	BAD(flags, 2, "flags");
+	BAD(flags, SITS_INFER_FLAGS + 1, "flags");
 	BAD(op, 0, "op");
 	BAD(op, 3, "op");
 	BAD(sched_class, 3, "sched_class");
@@ -282,6 +282,19 @@ static void test_field_rules(void **state)
 	add(b, SITS_FIELD_MODEL, "m");
 	expect_bad(b, "given twice");
 	sits_infer_builder_destroy(b);
+
+	b = new_builder();
+	add(b, SITS_FIELD_PROMPT, "a");
+	sits_infer_builder_add(b, SITS_FIELD_TAG, long_model, 65);
+	expect_bad(b, "field 1 (tag): 65 bytes");
+	sits_infer_builder_destroy(b);
+
+	b = new_builder();
+	add(b, SITS_FIELD_PROMPT, "a");
+	add(b, SITS_FIELD_TAG, "t");
+	add(b, SITS_FIELD_TAG, "t");
+	expect_bad(b, "field 2 (tag): given twice");
+	sits_infer_builder_destroy(b);
 }
 
 static void test_builder_refuses(void **state)
@@ -292,7 +305,7 @@ static void test_builder_refuses(void **state)
 
 	assert_non_null(big);
 	assert_int_equal(sits_infer_builder_add(b, 0, "x", 1), -EINVAL);
-	assert_int_equal(sits_infer_builder_add(b, 8, "x", 1), -EINVAL);
+	assert_int_equal(sits_infer_builder_add(b, 9, "x", 1), -EINVAL);
 	assert_int_equal(sits_infer_builder_add(b, 65535, "x", 1), -EINVAL);
 	assert_int_equal(sits_infer_builder_add(b, SITS_FIELD_PROMPT, big, SIZE_MAX), -EMSGSIZE);
 	assert_int_equal(sits_infer_builder_add(b, SITS_FIELD_PROMPT, big, SITS_REQUEST_MAX),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * queue_peer.h - for the queue tests: a scratch run directory, a daemon in a thread, open
- * descriptors and memory counted.
+ * descriptors and memory counted; each provider in turn.
  *
  * The daemon does what a request's first byte says:
  *	E	echo the rest as one last chunk
@@ -32,6 +32,7 @@
 
 #include "sits/context.h"
 #include "sits/queue.h"
+#include "tests/unit/libsits/providers.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define PEER_SANITIZED 1
@@ -91,7 +92,7 @@ static inline bool peer_logged(struct peer *p, const char *words)
 static inline void peer_open(struct peer *p)
 {
 	struct sits_open_opts o = {
-		.size = sizeof(o), .provider = SITS_PROVIDER_USER, .run_dir = p->dir,
+		.size = sizeof(o), .provider = test_provider, .run_dir = p->dir,
 		.log = peer_log, .log_arg = p,
 	};
 
@@ -345,6 +346,22 @@ static inline long peer_rss_kib(void)
 			break;
 	fclose(f);
 	return kib;
+}
+
+/* Each test on each provider. */
+static inline int peer_run_tests(const struct CMUnitTest *tests, size_t nr)
+{
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return run_on_providers(tests, nr, NULL, NULL);
+}
+
+/* What only the user provider has: a wire, files in the run directory. */
+static inline void peer_need_user(const char *what)
+{
+	if (!test_on_kernel())
+		return;
+	print_message("# skip: the kernel provider has no %s\n", what);
+	skip();
 }
 
 /* A test on both engines. */

@@ -6,37 +6,22 @@
  * After each death the files must be in a state that the documentation allows, and the next run must bring
  * them to the end and leave nothing behind. Half-written header pages, which no kill can make, are made by hand.
  */
-#include <signal.h>
 #include <sys/file.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
 
 #include "crypto/sealed.h"
 #include "libsits/journal.h"
 #include "libsits/tmpfile.h"
-#include "tests/unit/libsits/sealed_util.h"
+#include "tests/unit/libsits/kill_util.h"
 
 #define PLAIN	30000
-#define STOPS_MAX 5000
 
 static struct sits_key *old_key, *new_key;
 static char old_spec[64], new_spec[64];
 static uint8_t *plain;
-static bool can_trace;
-
-/* Does ptrace work here? */
-static bool probe_ptrace(void)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (!pid)
-		_exit(ptrace(PTRACE_TRACEME, 0, NULL, NULL) ? 1 : 0);
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status);
-}
 
 static int setup(void **state)
 {
+	kill_in_memory();
 	if (dir_setup(state))
 		return -1;
 	old_key = make_key("old.key");
@@ -44,7 +29,6 @@ static int setup(void **state)
 	snprintf(old_spec, sizeof(old_spec), "file:%s", in_dir("old.key"));
 	snprintf(new_spec, sizeof(new_spec), "file:%s", in_dir("new.key"));
 	plain = make_plain(in_dir("plain"), PLAIN);
-	can_trace = probe_ptrace();
 	return 0;
 }
 
@@ -54,68 +38,6 @@ static int teardown(void **state)
 	sits_key_close(new_key);
 	free(plain);
 	return dir_teardown(state);
-}
-
-/* A thread stopped: go on. @sig: what to deliver. */
-static void resume(pid_t tid, int sig)
-{
-	/* It may have been killed meanwhile. */
-	if (ptrace(PTRACE_SYSCALL, tid, NULL, (void *)(intptr_t)sig))
-		assert_int_equal(errno, ESRCH);
-}
-
-/*
- * Run @work in a child and kill it at its n-th stop at a system call.
- * Return: true if it was killed; false if it came to its end, successfully.
- */
-static bool run_killed(int (*work)(void), unsigned int n)
-{
-	unsigned int stops = 0;
-	int status;
-	pid_t pid, tid;
-
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-		raise(SIGSTOP);
-		_exit(work() ? 1 : 0);
-	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_true(WIFSTOPPED(status));
-	assert_int_equal(ptrace(PTRACE_SETOPTIONS, pid, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE |
-								      PTRACE_O_EXITKILL)), 0);
-	resume(pid, 0);
-	for (;;) {
-		tid = waitpid(-1, &status, __WALL);
-		assert_true(tid > 0);
-		if (WIFEXITED(status) || WIFSIGNALED(status)) {
-			if (tid != pid)
-				continue;
-			if (WIFSIGNALED(status)) {
-				assert_int_equal(WTERMSIG(status), SIGKILL);
-				return true;
-			}
-			if (WEXITSTATUS(status))
-				fail_msg("the work failed by itself");
-			return false;
-		}
-		if (WSTOPSIG(status) == (SIGTRAP | 0x80) && ++stops == n) {
-			kill(pid, SIGKILL);
-			continue;
-		}
-		/* System calls and new threads are not for the child to hear of, and its first stop neither. */
-		resume(tid, WSTOPSIG(status) == (SIGTRAP | 0x80) || WSTOPSIG(status) == SIGTRAP ||
-		       WSTOPSIG(status) == SIGSTOP ? 0 : WSTOPSIG(status));
-	}
-}
-
-static void need_ptrace(void)
-{
-	if (!can_trace) {
-		print_message("# skip: ptrace is not allowed here\n");
-		skip();
-	}
 }
 
 /* ------------------------------------------------------------------- sealing */
@@ -468,7 +390,7 @@ static void foreign_journals(void **state)
 {
 	uint8_t *sealed, *is, junk[4096];
 	struct sits_journal j;
-	unsigned int files;
+	unsigned int files, i;
 	size_t len, len2;
 	char name[128];
 
@@ -490,6 +412,23 @@ static void foreign_journals(void **state)
 	assert_true(opens(old_key));
 	rekey_to_the_end(sealed, len, files);
 	patch_file(in_dir("m.sits"), 0, sealed, 4096);
+
+	/* One page of another file, one of this, and a file that is broken: as broken as it was, whichever is which. */
+	for (i = 0; i < 2; i++) {
+		assert_int_equal(seal_again(old_key), 0);
+		is = read_file(in_dir("out"), &len2);
+		memcpy(j.old_page, i ? sealed : is, 4096);
+		memcpy(j.new_page, i ? is : sealed, 4096);
+		unlink(in_dir("out"));
+		assert_int_equal(sits_journal_write(ctx, in_dir("m.sits"), &j), 0);
+		patch_file(in_dir("m.sits"), 0, j.old_page, 4096);
+		patch_file(in_dir("m.sits"), 3000, "broken", 6);
+		free(is);
+		assert_false(opens(old_key));
+		assert_int_equal(sits_sealed_rekey(ctx, in_dir("m.sits"), old_key, new_key), -EBADMSG);
+		patch_file(in_dir("m.sits"), 0, sealed, 4096);
+		assert_int_equal(sits_journal_remove(ctx, in_dir("m.sits")), 0);
+	}
 
 	/* Pages that verify under nothing, for a file that is whole. */
 	fill_random(junk, sizeof(junk));

@@ -559,6 +559,7 @@ static void resealing(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 4096, (2 << 20) + 77 };
 	struct sits_load_opts lo = { .size = sizeof(lo), .progress = stop_at_once };
+	static const struct sits_load_range part = { .len_bytes = 1 };
 	struct sits_seal_opts o = seal_opts(4096);
 	struct sits_sealed_info before, after;
 	struct sits_key *next = make_key("next");
@@ -584,6 +585,10 @@ static void resealing(void **state)
 		lo.min_version = 10;
 		assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), key, next, &lo), -EKEYEXPIRED);
 		lo.min_version = 0;
+		lo.nr_ranges = 1;
+		lo.ranges = &part;
+		assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), key, next, &lo), -EINVAL);
+		lo.nr_ranges = 0;
 		if (sizes[i] == (2 << 20) + 77) {
 			patch_file(in_dir("out"), before.file_bytes - 77 - 5 * 4096, "changed", 7);
 			log_clear();

@@ -26,10 +26,12 @@
 #include "sits/context.h"
 #include "sits/region.h"
 #include "sits/sealed.h"
+#include "tests/unit/libsits/providers.h"
 
 #define UNUSED __attribute__((unused))
 
-static char test_dir[] = "/tmp/sits-sealed-XXXXXX";
+static const char *test_parent = "/tmp";	/* where dir_setup() makes test_dir */
+static char test_dir[32];
 static char test_log[8192];	/* all lines since log_clear() */
 static struct sits_ctx *ctx;
 static uint64_t rng_state;
@@ -92,7 +94,7 @@ static UNUSED void remove_all(const char *dir)
 
 static UNUSED int dir_setup(void **state)
 {
-	struct sits_open_opts o = { .size = sizeof(o), .provider = SITS_PROVIDER_USER, .log = keep_line };
+	struct sits_open_opts o = { .size = sizeof(o), .provider = test_provider, .log = keep_line };
 	const char *seed = getenv("SITS_TEST_SEED");
 
 	if (seed)
@@ -101,6 +103,7 @@ static UNUSED int dir_setup(void **state)
 		return -1;
 	rng_state |= 1;
 	printf("# SITS_TEST_SEED=0x%" PRIx64 "\n", rng_state);
+	snprintf(test_dir, sizeof(test_dir), "%s/sits-sealed-XXXXXX", test_parent);
 	return mkdtemp(test_dir) && !sits_open(&o, &ctx) ? 0 : -1;
 }
 

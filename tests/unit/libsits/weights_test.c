@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: MIT
 /*
- * weights_test.c - loading what was cut, changed, swapped, exchanged, or is too old: refused, named, wiped.
+ * weights_test.c - loading what was cut, changed, swapped, exchanged, or is too old: refused, named, wiped. For each
+ * provider in $SITS_TEST_PROVIDERS.
  */
+#include <keyutils.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "crypto/sealed.h"
 #include "libsits/internal.h"
+#include "libsits/journal.h"
 #include "libsits/key.h"
 #include "tests/unit/libsits/sealed_util.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
 
 #define CHUNK	4096
 #define CHUNKS	41
@@ -64,10 +79,30 @@ static int load(const struct sits_load_opts *o)
 	return sits_weights_load(ctx, path, region, key, o ? o : &few, NULL);
 }
 
+/* Under emulation @n of a kind are too many. */
+static unsigned int some(unsigned int n)
+{
+	return getenv("SITS_VM") ? (n + 19) / 20 : n;
+}
+
+/* Steps that go through @n of a kind: each, or under emulation a random selection. */
+static unsigned int step(unsigned int n)
+{
+	return n == some(n) ? 1 : 1 + (unsigned int)(rnd() % (2 * n / some(n)));
+}
+
 /* The region was given up: not to be read, and nothing in it. @started: the load got as far as the chunks. */
 static void assert_nothing_handed_out(bool started)
 {
-	assert_true(region->state == SITS_REGION_FAILED || (!started && region->state == SITS_REGION_OPEN));
+	/* Where the kernel had not begun, all is as it was. */
+	assert_true(region->state == SITS_REGION_FAILED ||
+		    ((!started || test_on_kernel()) && region->state == SITS_REGION_OPEN));
+	if (test_on_kernel() && region->state == SITS_REGION_FAILED) {
+		assert_null(sits_region_data(region));
+		assert_true(mmap(NULL, 4096, PROT_READ, MAP_SHARED, region->fd, 0) == MAP_FAILED);
+		assert_int_equal(errno, ENODATA);
+		return;
+	}
 	if (region->state == SITS_REGION_FAILED)
 		assert_null(sits_region_data(region));
 	assert_true(all_zero(region->data, region->mapped_bytes));
@@ -112,7 +147,7 @@ static void every_header_byte(void **state)
 	struct sits_sealed_info info;
 	unsigned int i;
 
-	for (i = 0; i < SITS_SEALED_HDR_BYTES; i++) {
+	for (i = 0; i < SITS_SEALED_HDR_BYTES; i += step(SITS_SEALED_HDR_BYTES)) {
 		uint8_t changed = sealed[i] ^ (uint8_t)(1u << (rnd() >> 61));
 		int ret;
 
@@ -138,7 +173,7 @@ static void every_tag(void **state)
 	char name[64];
 	unsigned int i, at;
 
-	for (i = 0; i < CHUNKS; i++) {
+	for (i = 0; i < CHUNKS; i += step(CHUNKS)) {
 		uint8_t changed;
 
 		at = TAGS + 16 * i + (unsigned int)(rnd() >> 60);
@@ -157,7 +192,7 @@ static void every_byte_between(void **state)
 	uint8_t changed;
 	unsigned int at;
 
-	for (at = TAGS + CHUNKS * 16; at < DATA; at++) {
+	for (at = TAGS + CHUNKS * 16; at < DATA; at += step(DATA - TAGS - CHUNKS * 16)) {
 		changed = (uint8_t)(1u << (rnd() >> 61));
 		patch_file(path, at, &changed, 1);
 		refused(-EBADMSG, "tag table: byte", false);
@@ -171,7 +206,7 @@ static void a_thousand_ciphertext_bits(void **state)
 	char name[64];
 	unsigned int n;
 
-	for (n = 0; n < 1000; n++) {
+	for (n = 0; n < some(1000); n++) {
 		uint64_t at = rnd() % PLAIN;
 		uint8_t changed = sealed[DATA + at] ^ (uint8_t)(1u << (rnd() >> 61));
 
@@ -188,7 +223,7 @@ static void truncations(void **state)
 	char name[64];
 	unsigned int i;
 
-	for (i = 0; i < 300; i++) {
+	for (i = 0; i < 300; i += i < 250 ? step(300) : 1) {
 		uint64_t len;
 
 		if (i < 2 * CHUNKS)	/* around every chunk's border */
@@ -249,7 +284,7 @@ static void swapped_chunks(void **state)
 
 	assert_non_null(copy);
 	for (with_tags = 0; with_tags < 2; with_tags++) {
-		for (n = 0; n < 40; n++) {
+		for (n = 0; n < (int)some(40); n++) {
 			uint64_t a = rnd() % (CHUNKS - 1), b = rnd() % (CHUNKS - 1);
 
 			if (a == b)
@@ -280,7 +315,7 @@ static void parts_of_another_file(void **state)
 	seal("other.sits", key, 5);
 	other = read_file(in_dir("other.sits"), &len);
 	assert_int_equal(len, FILE_LEN);
-	for (n = 0; n < 20; n++) {
+	for (n = 0; n < (int)some(20); n++) {
 		uint64_t i = rnd() % (CHUNKS - 1);
 
 		memcpy(copy, sealed, FILE_LEN);
@@ -522,6 +557,184 @@ static void file_in_memory(void **state)
 	strcpy(path, was);
 }
 
+/* A rekey that lost its power in the middle of the page: the page is in the journal, which the kernel does not know. */
+static void rekey_cut_short(void **state)
+{
+	struct sits_journal j;
+	size_t len;
+	uint8_t *file;
+
+	assert_int_equal(sits_sealed_rekey(ctx, path, key, other_key), 0);
+	file = read_file(path, &len);
+	memcpy(j.old_page, sealed, sizeof(j.old_page));
+	memcpy(j.new_page, file, sizeof(j.new_page));
+	free(file);
+	restore();
+	patch_file(path, SITS_SEALED_OFF_KEY_ID, j.new_page + SITS_SEALED_OFF_KEY_ID, SITS_KEY_ID_LEN);
+	assert_int_equal(sits_journal_write(ctx, path, &j), 0);
+	if (test_on_kernel()) {
+		refused(-EBADMSG, "header: ", false);
+		assert_logged("'sits rekey' again");
+		/* As it says. */
+		assert_int_equal(sits_sealed_rekey(ctx, path, key, other_key), 0);
+		assert_int_equal(sits_sealed_rekey(ctx, path, other_key, key), 0);
+	}
+	accepted();
+	assert_int_equal(sits_journal_remove(ctx, path), 0);
+	restore();
+}
+
+/* Where io_uring is not to be had, all is the same. */
+static void without_io_uring(void **state)
+{
+	char name[64];
+
+	setenv("SITS_NO_IO_URING", "1", 1);
+	patch_file(path, DATA + 5 * CHUNK, "bad", 3);
+	chunk_name(5, name, sizeof(name));
+	refused(-EBADMSG, name, true);
+	restore();
+	accepted();
+	unsetenv("SITS_NO_IO_URING");
+}
+
+/* ------------------------------------------- a key that never comes into the process */
+
+/* The kernel's key sits:NAME of that type, or -1. */
+static key_serial_t find_logon(const char *desc)
+{
+	return (key_serial_t)keyctl_search(KEY_SPEC_USER_KEYRING, "logon", desc, KEY_SPEC_PROCESS_KEYRING);
+}
+
+static int load_with(const struct sits_key *k, struct sits_sealed_info *info)
+{
+	log_clear();
+	return sits_weights_load(ctx, path, region, k, NULL, info);
+}
+
+static void key_of_type_logon(void **state)
+{
+	char name[64], spec[80], desc[80];
+	struct sits_key *logon = NULL;
+	struct sits_sealed_info info;
+	int uring;
+
+	if (!test_on_kernel()) {
+		print_message("# skip: keys of type logon are for the kernel provider\n");
+		skip();
+	}
+	snprintf(name, sizeof(name), "test-%d-%08x", getpid(), (unsigned int)rnd());
+	snprintf(spec, sizeof(spec), "keyring:%s", name);
+	snprintf(desc, sizeof(desc), "sits:%s", name);
+	assert_int_equal(sits_key_install(ctx, key, spec), 0);
+	assert_int_equal(sits_key_open(ctx, spec, &logon), 0);
+	for (uring = 0; uring < 2; uring++) {
+		if (!uring)
+			setenv("SITS_NO_IO_URING", "1", 1);
+		assert_int_equal(load_with(logon, &info), 0);
+		assert_memory_equal(sits_region_data(region), plain, PLAIN);
+		assert_int_equal(info.authenticated, 1);
+		assert_memory_equal(info.key_id, key->id, sizeof(info.key_id));
+		sits_region_destroy(region);
+		region = make_region(PLAIN);
+		unsetenv("SITS_NO_IO_URING");
+	}
+	/* Only the kernel can tell what is authentic here, and does. */
+	patch_file(path, SITS_SEALED_OFF_MODEL_VERSION, "\x09", 1);
+	assert_int_equal(load_with(logon, NULL), -EBADMSG);
+	assert_logged("header: ");
+	assert_nothing_handed_out(false);
+	restore();
+	seal("m.sits", other_key, 5);
+	assert_int_equal(load_with(logon, NULL), -ENOKEY);
+	assert_logged("wrong key");
+	assert_logged(desc);
+	restore();
+	/* Revoked, then gone. */
+	assert_true(find_logon(desc) > 0);
+	assert_int_equal(keyctl_revoke(find_logon(desc)), 0);
+	assert_int_equal(load_with(logon, NULL), -EKEYREVOKED);
+	assert_logged(desc);
+	assert_logged("evoked");
+	sits_key_close(logon);
+	accepted();
+}
+
+/* Is what @masked hides anywhere in memory that this process can write? */
+static bool in_own_memory(const uint8_t *masked, size_t len)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[512], perms[8];
+	uint64_t a, b, at;
+	bool found = false;
+	size_t i;
+
+	assert_non_null(f);
+	while (!found && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &a, &b, perms) != 3 || strncmp(perms, "rw", 2))
+			continue;
+		for (at = a; !found && at + len <= b; at++) {
+			for (i = 0; i < len && (((const volatile uint8_t *)(uintptr_t)at)[i] ^ 0x5a) == masked[i]; i++)
+				;
+			found = i == len;
+		}
+	}
+	fclose(f);
+	return found;
+}
+
+static uint8_t masked_raw[16], masked_hex[32];
+
+static int load_and_look(const char *spec)
+{
+	static volatile uint8_t planted[16];
+	struct sits_key *logon = NULL;
+	size_t i;
+
+	/* What the parent had open is not there in a child. */
+	region = make_region(PLAIN);
+	if (sits_key_open(ctx, spec, &logon) || load_with(logon, NULL) ||
+	    memcmp(sits_region_data(region), plain, PLAIN))
+		return 1;
+	if (in_own_memory(masked_raw, sizeof(masked_raw)) || in_own_memory(masked_hex, sizeof(masked_hex)))
+		return 2;
+	sits_key_close(logon);
+	sits_region_destroy(region);
+	for (i = 0; i < sizeof(planted); i++)
+		planted[i] = masked_raw[i] ^ 0x5a;
+	return in_own_memory(masked_raw, sizeof(masked_raw)) ? 0 : 3;
+}
+
+/* A process that loads with a key of type logon has its bytes nowhere. */
+static void bytes_of_a_logon_key_stay_out(void **state)
+{
+	char spec[96], desc[80], hex[33];
+	int status;
+	size_t i;
+	pid_t pid;
+
+	if (!test_on_kernel() || SANITIZED) {
+		print_message("# skip: for the kernel provider, without a sanitizer's terabytes of memory\n");
+		skip();
+	}
+	snprintf(desc, sizeof(desc), "sits:test-%d-%08x", getpid(), (unsigned int)rnd());
+	snprintf(spec, sizeof(spec), "keyring:%s", desc + 5);
+	assert_int_equal(sits_key_install(ctx, key, spec), 0);
+	sits_hex(key->raw, 16, hex);
+	for (i = 0; i < 32; i++) {
+		masked_hex[i] = (uint8_t)hex[i] ^ 0x5a;
+		if (i < 16)
+			masked_raw[i] = key->raw[i] ^ 0x5a;
+	}
+	explicit_bzero(hex, sizeof(hex));
+	pid = fork();
+	if (!pid)
+		_exit(load_and_look(spec));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 0);
+	assert_int_equal(keyctl_unlink(find_logon(desc), KEY_SPEC_USER_KEYRING), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -538,8 +751,12 @@ int main(void)
 		cmocka_unit_test(changes_during_a_load),
 		cmocka_unit_test(ecb_needs_its_flag),
 		cmocka_unit_test(file_in_memory),
+		cmocka_unit_test(rekey_cut_short),
+		cmocka_unit_test(without_io_uring),
+		cmocka_unit_test(key_of_type_logon),
+		cmocka_unit_test(bytes_of_a_logon_key_stay_out),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("loading", tests, setup, teardown);
+	return run_on_providers(tests, sizeof(tests) / sizeof(tests[0]), setup, teardown);
 }

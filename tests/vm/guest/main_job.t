@@ -13,7 +13,7 @@ run() {
 	"$sits" run --run-dir "$dir/run" --provider "$provider" --quiet --ignore-eos "$@"
 }
 
-# Start sitsd and wait for its line of readiness, or for its end.
+# Start sitsd and wait for its line of readiness, or for its end. $key: where the key is; $as: words before the command.
 start() {
 	cat >"$dir/sitsd.yaml" <<YAML
 provider: $provider
@@ -21,12 +21,12 @@ run_dir: "$dir/run"
 state_dir: "$dir/state"
 model:
   path: "$1"
-  key: "file:$dir/key"
+  key: "${key:-file:$dir/key}"
 memory:
   require_locked: false
 YAML
 	mkfifo "$dir/ready"
-	"$BUILD/sitsd" --config "$dir/sitsd.yaml" --ready-fd 8 8>"$dir/ready" >"$dir/sitsd.log" 2>&1 &
+	$as "$BUILD/sitsd" --config "$dir/sitsd.yaml" --ready-fd 8 8>"$dir/ready" >"$dir/sitsd.log" 2>&1 &
 	daemon=$!
 	read -r line <"$dir/ready"
 	rm "$dir/ready"
@@ -67,6 +67,62 @@ for provider in ${SITS_TEST_PROVIDERS:-user}; do
 	check "a changed model is not served ($provider)" '! $started && cat "$dir/sitsd.log" && grep -q bad.sits "$dir/sitsd.log"'
 	mv "$dir/answer" "$dir/answer-$provider"
 done
+
+case " $SITS_TEST_PROVIDERS " in
+*" kernel "*)
+	# A key that no process but sits key install has seen.
+	provider=kernel key=keyring:main-job
+	check "a key is installed in the kernel" '"$sits" key install "file:$dir/key" $key'
+	if start "$dir/tiny.sits"; then started=true; else started=false; fi
+	check "sitsd starts with a key of type logon" '$started || { cat "$dir/sitsd.log"; exit 1; }'
+	check "and answers" 'run -n 24 hello >"$dir/answer-logon"'
+	$started && stop
+	if start "$dir/bad.sits"; then started=true; stop; else started=false; wait "$daemon"; fi
+	check "a changed model is not served" '! $started && cat "$dir/sitsd.log" && grep -q bad.sits "$dir/sitsd.log"'
+	key=
+	cp "$dir/tiny.sits" "$dir/other.sits"
+	check "nor one under another key" \
+		'"$sits" key new "file:$dir/new" && "$sits" rekey --key "file:$dir/key" --new-key "file:$dir/new" "$dir/other.sits"'
+	key=keyring:main-job
+	if start "$dir/other.sits"; then started=true; stop; else started=false; wait "$daemon"; fi
+	check "which the kernel says" '! $started && cat "$dir/sitsd.log" && grep -q "wrong key" "$dir/sitsd.log"'
+	key=
+
+	# Left the choice: the client finds the daemon where it is.
+	provider=user
+	if start "$dir/tiny.sits"; then started=true; else started=false; fi
+	provider=auto
+	check "a client finds a daemon that is on sockets, though the module is there" \
+		'$started && run -n 24 hello >"$dir/answer-auto"'
+	$started && stop
+	if start "$dir/tiny.sits"; then started=true; else started=false; fi
+	check "a daemon with the choice takes the module" '$started && grep -q "provider kernel" "$dir/sitsd.log"'
+	check "a client too" 'run --json -n 4 hello | tr -d " \n" | grep -q "\"provider\":\"kernel\""'
+	check "a daemon that is stopped is told from none" \
+		'kill -STOP $daemon; "$sits" info --run-dir "$dir/run" >"$dir/info"; kill -CONT $daemon; cat "$dir/info"
+		 grep -q "daemon: none: the daemon is there, but does not answer" "$dir/info"'
+	chmod 600 /dev/sits
+	check "a client that may not open the device is told so" \
+		'chmod 755 "$dir"
+		 /usr/bin/setpriv --reuid 1000 --clear-groups "$sits" run --run-dir "$dir/run" hello >"$dir/out" 2>&1 && exit 1
+		 cat "$dir/out"; grep -q "/dev/sits can.t be opened: Permission denied" "$dir/out"'
+	chmod 666 /dev/sits
+	$started && stop
+
+	# Who may not make regions with the module goes without.
+	chown -R 1000 "$dir"
+	as="/usr/bin/setpriv --reuid 1000 --clear-groups --inh-caps=-all"
+	if start "$dir/tiny.sits"; then started=true; else started=false; fi
+	check "a daemon without rights to the module takes the user provider, and says so" \
+		'cat "$dir/sitsd.log"; $started && grep -q "provider user" "$dir/sitsd.log" && grep -q "may not make regions" "$dir/sitsd.log"'
+	check "and is found there" 'run -n 24 hello >"$dir/answer-less"'
+	$started && stop
+	provider=kernel
+	if start "$dir/tiny.sits"; then started=true; stop; else started=false; wait "$daemon"; fi
+	check "unless told to take the module" '! $started && cat "$dir/sitsd.log" && grep -q "may not make regions" "$dir/sitsd.log"'
+	as=
+	;;
+esac
 check "every provider gave the same answer" \
 	'set -- "$dir"/answer-*; first=$1; for f in "$@"; do cmp "$first" "$f" || exit 1; done'
 done_testing

@@ -8,6 +8,7 @@
 #include <sys/mount.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sysinfo.h>
 #include <sys/uio.h>
 #include <sys/utsname.h>
 
@@ -198,6 +199,52 @@ static void test_dump(void)
 	check(!found, "dump: it has nothing of the region");
 	munmap(plain, PAGE);
 	munmap(p, 16 * PAGE);
+	close(fd);
+}
+
+/*
+ * Fill most of memory with huge pages of a file, far behind its beginning, and give them back: a free page still has in it
+ * where in a file it was.
+ */
+static void leave_far_places(void)
+{
+	const char *how = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+	int knob = open(how, O_WRONLY | O_CLOEXEC), fd = memfd_create("far", MFD_CLOEXEC);
+	struct sysinfo mem;
+
+	need(fd >= 0 && !sysinfo(&mem), "memfd_create");
+	if (knob < 0 || write(knob, "force", 5) != 5)
+		printf("# %s: %s: by small pages\n", how, strerror(errno));
+	check_int(fallocate(fd, 0, 1l << 40, (off_t)(mem.freeram * mem.mem_unit / 4 * 3 & ~(HUGE - 1))) ? -errno : 0, 0,
+		  "huge: most of memory was a file's");
+	close(fd);
+	if (knob >= 0 && write(knob, "never", 5) != 5)
+		printf("# %s: %s\n", how, strerror(errno));
+	close(knob);
+}
+
+/* In pages that others have used, wherever those were. */
+static void test_huge_again(void)
+{
+	const size_t len = 32 * HUGE;
+	char flags[256];
+	long n, kb = 0;
+	char *p;
+	int fd;
+
+	leave_far_places();
+	fd = create(SITS_KIND_HUGE, SITS_CREATE_REQUIRE_HUGE, len);
+	if (!check(fd >= 0, "huge, used before: create"))
+		return;
+	p = map_aligned(fd, len, PROT_READ | PROT_WRITE);
+	check_int(err_of(p), 0, "huge, used before: map");
+	n = count_faults(p, len, true);
+	printf("# %ld faults\n", n);
+	check(info().features & SITS_FEATURE_HUGE_PMD ? n <= 34 : n >= 32 * 512,
+	      "huge, used before: one page fault for each huge page");
+	smaps(p, flags, sizeof(flags), "FilePmdMapped", &kb);
+	check_int(kb, 32 * 2048, "huge, used before: mapped by PMDs");
+	munmap(p, len);
 	close(fd);
 }
 
@@ -396,6 +443,7 @@ int main(void)
 	check(nothing_left(), "pinned: nothing is left");
 	test_dump();
 	test_huge();
+	test_huge_again();
 	test_protected();
 	test_protected_huge();
 	/* Mappings that tests left: gone with the process. */

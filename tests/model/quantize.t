@@ -1,0 +1,191 @@
+#!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: MIT
+"""sits quantize, pack and perplexity through the command, on a small model of random weights: reports, refusals, a full
+disk, a kill, hostile files. What encoders and factors do is in tests/unit/quantize."""
+import pathlib
+import shlex
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).parent
+sys.path[:0] = [str(HERE.parent / "sealed"), str(HERE.parent / "e2e")]
+from tap import SITS, Dir, Tap, sits  # noqa: E402
+from tiny_gguf import tiny_gguf  # noqa: E402
+
+tap = Tap()
+with Dir(memory=True) as d:
+    model, out, text, other = d / "model.gguf", d / "out.gguf", d / "text", d / "other"
+    tiny_gguf(model, embd=256, ff=512, context=256)
+    for f, n in ((text, 1500), (other, 900)):
+        f.write_text("".join(d.rng.choice("the and of to in a is that it was ") for _ in range(n)))
+    rest = {"model.gguf", "text", "other"}
+
+    def quantize(*args, src=model, dst=out):
+        return sits("quantize", "--json", *args, src, dst)
+
+    def ppl(path, *args):
+        r = sits("perplexity", "--json", "--context", 128, "--windows", 4, *args, path, text)
+        assert r.rc == 0, r
+        return r.json
+
+    plain = ppl(model)
+    tap.check("perplexity says what it counted", plain["ok"] and plain["windows"] == 4 and plain["scored"] == 4 * 63 and
+              plain["context"] == 128 and plain["perplexity"] > 1 and plain["stderr"] > 0, plain)
+    one = ppl(model, "--threads", 1, "--quiet")
+    tap.check("it does not depend on the number of threads", one["perplexity"] == plain["perplexity"], (one, plain))
+    int8 = ppl(model, "--kv-type", "int8")
+    tap.check("keys and values of 8 bits change it, a little",
+              0 < abs(int8["nll"] / plain["nll"] - 1) < 0.05, (int8, plain))
+    r = sits("perplexity", "--context", 128, model, text)
+    tap.check("it is told to people, too", r.rc == 0 and r.out.startswith("perplexity ") and "windows of 128" in r.out, r)
+
+    for kind, most, ratio in (("q8_0", 0.01, 0.27), ("q4_0", 0.13, 0.15), ("q5_0", 0.07, 0.18), ("q4_k", 0.08, 0.15),
+                              ("f16", 1e-3, 0.51), ("bf16", 0.01, 0.51), ("i8c", 0.02, 0.26)):
+        r = quantize("--type", kind, "--output-type", kind)
+        ok = r.rc == 0 and r.json["ok"] and len(r.json["layers"]) == 2
+        errors = [t["error"] for t in r.json["tensors"] if t["to"].lower() == kind] if ok else []
+        tap.check(f"{kind}: every matrix, and its error", ok and len(errors) == 15 and all(0 < e < most for e in errors) and
+                  r.json["bytes_out"] == out.stat().st_size and
+                  r.json["bytes_out"] < 20000 + ratio * r.json["bytes_in"], r)
+        got = ppl(out)
+        tap.check(f"{kind}: the model can be used", abs(got["nll"] / plain["nll"] - 1) < 5 * most + 1e-3, (got, plain))
+        if kind in ("q8_0", "q4_k", "i8c"):
+            p, back = d / "packed.gguf", d / "back.gguf"
+            r = sits("pack", "--json", out, p)
+            tap.check(f"{kind}: packed", r.rc == 0 and r.json["changed"] == 15 and r.json["packed"], r)
+            tap.check(f"{kind}: packed gives the same answers, to the bit", ppl(p)["nll"] == got["nll"], (ppl(p), got))
+            r = sits("pack", "--unpack", p, back)
+            tap.check(f"{kind}: unpacked is the file that it was", r.rc == 0 and back.read_bytes() == out.read_bytes(), r)
+            r = sits("pack", p, back)
+            tap.check(f"{kind}: nothing is packed twice", r.rc == 1 and "packed already" in r.err, r)
+            r = quantize("--type", "q4_0", "--requantize", src=p, dst=d / "no")
+            tap.check(f"{kind}: packed weights are not quantised", r.rc == 1 and "packed" in r.err, r)
+            p.unlink(), back.unlink()
+        out.unlink()
+
+    r = quantize("--type", "q4_0", "--tensor", "blk.1.*=q8_0", "--tensor", "*attn_v*=keep")
+    types = {t["name"]: t["to"] for t in r.json["tensors"]}
+    tap.check("types by name, the last rule counts", r.rc == 0 and types["blk.0.ffn_up.weight"] == "Q4_0" and
+              types["blk.1.ffn_up.weight"] == "Q8_0" and types["blk.1.attn_v.weight"] == "F32" and
+              types["token_embd.weight"] == "Q8_0" and types["blk.0.attn_norm.weight"] == "F32", r)
+    r = quantize("--type", "q8_0", "--tensor", "blk.7.*=q4_0", dst=d / "no")
+    tap.check("a rule that matches nothing is refused", r.rc == 1 and "blk.7" in r.err, r)
+    for rule in ("*norm*=q8_0", "blk.0.attn_norm.weight=f16"):
+        r = quantize("--type", "keep", "--tensor", rule, dst=d / "no")
+        tap.check(f"nor is one that matches vectors alone: {rule}", r.rc == 1 and "stay F32" in r.err and not (d / "no").exists(), r)
+    r = quantize("--type", "keep", "--tensor", "*=f16", "--tensor", "*norm*=keep", dst=d / "all")
+    types = {t["name"]: t["to"] for t in r.json["tensors"]}
+    tap.check("a rule for all leaves vectors as they are, and the model can be used", r.rc == 0 and
+              {n for n, t in types.items() if t != "F16"} == {n for n in types if "norm" in n} and
+              abs(ppl(d / "all")["nll"] / plain["nll"] - 1) < 0.006, r)
+    (d / "all").unlink()
+    r = quantize("--type", "q8_0", src=out, dst=d / "no")
+    tap.check("quantised weights are not quantised again", r.rc == 1 and "Q4_0 already" in r.err and "--requantize" in r.err, r)
+    r = quantize("--type", "q8_0", "--requantize", src=out, dst=d / "again")
+    tap.check("unless that is asked for", r.rc == 0 and (d / "again").exists(), r)
+    (d / "again").unlink()
+
+    before = d.state()
+    r = quantize("--type", "q8_0")
+    tap.check("a file that is there is refused", r.rc == 1 and "--force" in r.err and r.json["error"] == "EEXIST" and
+              d.state() == before, r)
+    r = quantize("--type", "q8_0", "--force")
+    tap.check("and replaced when asked for", r.rc == 0 and d.state() != before and set(p.name for p in d.path.iterdir()) ==
+              rest | {"out.gguf"}, r)
+    tap.check("its owner alone may read it", out.stat().st_mode & 0o777 == 0o600, oct(out.stat().st_mode))
+    out.unlink()
+
+    small = d / "small.gguf"
+    tiny_gguf(small, context=256)
+    r = quantize("--type", "awq-int8", "--dense", "--calibration", other, "--perplexity", text, "--calibration-windows", 1,
+                 "--windows", 2, src=small)
+    tap.check("awq-int8: factors, errors, perplexities", r.rc == 0 and len(r.json["awq"]) == 2 and
+              all(0 < a["down"] <= a["down_plain"] and 0 < a["gate_up"] <= a["gate_up_plain"] for a in r.json["awq"]) and
+              r.json["perplexity"]["scored"] == 2 * 127 and
+              0 < r.json["perplexity"]["before"] != r.json["perplexity"]["after"] > 0 and
+              sum(t["to"] == "I8C" for t in r.json["tensors"]) == 6, r)
+    out.unlink(), small.unlink()
+    r = quantize("--type", "awq-int8", "--calibration", other)
+    tap.check("awq-int8 is for experts", r.rc == 1 and "no experts" in r.err and set(p.name for p in d.path.iterdir()) == rest, r)
+
+    for name, args, words in (
+            ("no type", (model, out), "--type is required"), ("an unknown type", ("--type", "q3_x", model, out), "q3_x"),
+            ("a type without an encoder", ("--type", "q6_k", model, out), "q6_k"),
+            ("no output", ("--type", "q8_0", model), "1 were given"),
+            ("awq-int8 without a text", ("--type", "awq-int8", model, out), "--calibration"),
+            ("a text without awq-int8", ("--type", "q8_0", "--calibration", other, model, out), "awq-int8"),
+            ("a rule without a type", ("--type", "q8_0", "--tensor", "abc", model, out), "GLOB=TYPE")):
+        r = sits("quantize", *args)
+        tap.check(f"{name} is wrong usage", r.rc == 2 and words in r.err and not out.exists(), r)
+
+    good = model.read_bytes()
+    bad = d / "bad.gguf"
+
+    def refused(name, content, words, *args):
+        bad.write_bytes(content)
+        for cmd in (("quantize", "--type", "q8_0", *args), ("perplexity",), ("pack",)) if not args else (
+                ("quantize", *args),):
+            r = sits(*cmd, bad, text if cmd[0] == "perplexity" else out)
+            tap.check(f"{cmd[0]}: {name}", r.rc == 1 and words in r.err and r.err.count("\n") == 1 and not out.exists(), r)
+
+    refused("an empty file", b"", "empty")
+    refused("something else", b"\x7fELF" + bytes(1000), "not a GGUF file")
+    refused("a file cut in its metadata", good[:200], "bad.gguf")
+    refused("a file cut in its weights", good[:-1000], "cut short")
+    refused("a sealed file", b"\x89SITS\r\n\x1a" + bytes(8192), "sealed")
+    nan = bytearray(good)
+    nan[-4096 - 256 * 4:-4096 - 256 * 4 + 4] = struct.pack("<f", float("nan"))
+    refused("a weight that is not finite", bytes(nan), "not finite", "--type", "q8_0")
+    big = bytearray(good)
+    big[-4096 - 256 * 4:-4096 - 256 * 4 + 4] = struct.pack("<f", 1e30)
+    refused("a weight that is too large", bytes(big), "too large for F16", "--type", "f16")
+    bad.unlink()
+    r = sits("quantize", "--type", "q8_0", d / "none.gguf", out)
+    tap.check("a file that is not there", r.rc == 1 and "none.gguf" in r.err, r)
+    r = sits("perplexity", "--context", 128, model, d / "none")
+    tap.check("a text that is not there", r.rc == 1 and "none" in r.err, r)
+    r = sits("perplexity", "--context", 4096, model, text)
+    tap.check("a window longer than the context", r.rc == 1 and "256" in r.err, r)
+    (d / "short").write_text("a b")
+    r = sits("perplexity", "--context", 128, model, d / "short")
+    tap.check("a text shorter than a window", r.rc == 1 and "one window takes 128" in r.err, r)
+    whole = text.read_bytes()
+    (d / "short").write_bytes(whole[:1000] + "\u00e9".encode("latin-1") + whole[1000:])
+    for args in (("perplexity", "--context", 128, model, d / "short"),
+                 ("quantize", "--type", "q8_0", "--perplexity", d / "short", model, out)):
+        r = sits(*args)
+        tap.check(f"{args[0]}: a text that is not UTF-8", r.rc == 1 and "byte 1000 (0xe9) is not UTF-8" in r.err and not out.exists(), r)
+    (d / "short").unlink()
+
+    script = 'mount -t tmpfs -o size=256k none {0} || exit 99; {1} quantize --type q8_0 {2} {0}/out; echo "rc $?"; ls -A {0}'
+    (d / "disk").mkdir()
+    p = subprocess.run(["unshare", "--mount", "bash", "-c", script.format(*map(shlex.quote, map(str, (d / "disk", SITS, model))))],
+                       capture_output=True, text=True)
+    if p.returncode in (1, 99) and "rc" not in p.stdout:
+        tap.skip("a full disk", f"no small disk can be mounted here: {p.stderr.strip()}")
+    else:
+        tap.check("a full disk", p.stdout.split() == ["rc", "1"] and "no space" in p.stderr, p)
+    (d / "disk").rmdir()
+
+    begun = time.monotonic()
+    assert quantize("--type", "q4_k").rc == 0
+    whole = time.monotonic() - begun
+    out.unlink()
+    left = []
+    for sig in (signal.SIGKILL, signal.SIGTERM) * 4:
+        p = subprocess.Popen([SITS, "quantize", "--quiet", "--type", "q4_k", str(model), str(out)], stderr=subprocess.DEVNULL)
+        try:
+            p.wait(d.rng.uniform(0, whole))
+        except subprocess.TimeoutExpired:
+            p.send_signal(sig)
+        rc = p.wait(60)
+        names = {x.name for x in d.path.iterdir()} - rest
+        if (rc == 0) != (names == {"out.gguf"}) and not (names == {"out.gguf"} and sits("pack", out, d / "p").rc == 0):
+            left.append((sig, rc, names))
+        for x in ("out.gguf", "p"):
+            (d / x).unlink(missing_ok=True)
+    tap.check("killed at any time: nothing, or the whole file", not left, left)
+tap.done()

@@ -1,0 +1,158 @@
+#!/usr/bin/env -S python3 -B
+# SPDX-License-Identifier: MIT
+"""sits seal, inspect, verify and rekey with a directory: a safetensors model."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from tap import SITS, Dir, Tap, sits
+
+tap = Tap()
+
+with Dir() as d:
+    key, key2 = f"file:{d / 'kek.key'}", f"file:{d / 'new.key'}"
+    for k in (key, key2):
+        sits("key", "new", k)
+    src, out = d / "model", d / "model.sits"
+    src.mkdir()
+    files = {"config.json": b"{}", "tokenizer.json": b"[1]", "model.safetensors": os.urandom(300_000), "README.md": b"text",
+             "vocab.json": b"{}", "pytorch_model.bin": b"x" * 1000, ".hidden": b"x"}
+    for name, text in files.items():
+        (src / name).write_bytes(text)
+    wanted = ["config.json", "model.safetensors", "tokenizer.json"]
+
+    r = sits("seal", "--key", key, "--model-version", "7", src, out)
+    tap.check("a directory is sealed as one", r.rc == 0 and "3 files" in r.out and "model id        model\n" in r.out, r)
+    tap.check("what is not read is left out, and named",
+              all(f"left out: {n}\n" in r.err for n in ("README.md", "vocab.json", "pytorch_model.bin")) and ".hidden" not in r.err, r)
+    tap.check("it has a file for each, and a manifest",
+              sorted(os.listdir(out)) == sorted([n + ".sits" for n in wanted] + ["manifest.sits"]), os.listdir(out))
+    plain = b"".join((out / n).read_bytes() for n in os.listdir(out))
+    tap.check("nothing of them is in the clear", files["model.safetensors"][:64] not in plain and b"SITS-DIRECTORY" not in plain)
+    r = sits("inspect", "--key", key, "--json", out)
+    tap.check("inspect describes it",
+              r.rc == 0 and [f["name"] for f in r.json["files"]] == wanted and r.json["model_version"] == 7 and r.json["authenticated"] is True, r)
+    digest = r.json["digest"]
+    infos = [sits("inspect", "--key", key, "--json", out / (n + ".sits")).json for n in wanted]
+    tap.check("each file has the id and version of all", {(i["model_id"], i["model_version"]) for i in infos} == {("model", 7)}, infos)
+    r = sits("verify", "--key", key, out)
+    tap.check("verify checks all of it", r.rc == 0 and "each file is the one that the manifest names" in r.out, r)
+    r = sits("verify", "--key", key2, out)
+    tap.check("not under another key", r.rc == 1 and r.out == "", r)
+
+    r = sits("seal", "--key", key, src, out)
+    tap.check("what is there is not replaced", r.rc == 1 and "--force replaces a sealed directory" in r.err, r)
+    (out / "mine").write_text("x")
+    r = sits("seal", "--key", key, "--force", src, out)
+    tap.check("nor with --force where something else is in it", r.rc == 1 and (out / "mine").exists(), r)
+    (out / "mine").unlink()
+    r = sits("seal", "--key", key, "--force", "--model-version", "8", "--json", src, out)
+    tap.check("else it is, with --force", r.rc == 0 and r.json["model_version"] == 8 and r.json["digest"] != digest, r)
+    tap.check("nothing is left beside it", sorted(os.listdir(d.path)) == sorted(["kek.key", "new.key", "model", "model.sits"]), os.listdir(d.path))
+
+    old = d / "old.sits"
+    sits("seal", "--key", key, "--model-version", "8", "--model-id", "model", src, old)
+    shutil.copy(old / "tokenizer.json.sits", out / "tokenizer.json.sits")
+    r = sits("verify", "--key", key, out)
+    tap.check("a file of another seal of the same model is found", r.rc == 1 and "tokenizer.json.sits: intact, but not the file" in r.err, r)
+    r = sits("verify", "--key", key, "--json", out)
+    tap.check("and in JSON", r.rc == 1 and r.json["ok"] is False and r.json["error"] == "EBADMSG", r)
+    (out / "tokenizer.json.sits").unlink()
+    r = sits("verify", "--key", key, out)
+    tap.check("one that is missing too", r.rc == 1 and "tokenizer.json.sits" in r.err, r)
+
+    r = sits("rekey", "--key", key, "--new-key", key2, old)
+    tap.check("rekey puts a directory under another key", r.rc == 0 and sits("verify", "--key", key2, old).rc == 0, r)
+    r = sits("rekey", "--reseal", "--key", key2, "--new-key", key, old)
+    tap.check("but does not encrypt its files anew one by one",
+              r.rc == 1 and "seal the directory again" in r.err and sits("verify", "--key", key2, old).rc == 0, r)
+
+    # The index says which files the weights are in; others beside them are another form of the same.
+    for n in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "consolidated.safetensors"):
+        (src / n).write_bytes(os.urandom(5000))
+    (src / "model.safetensors").unlink()
+    (src / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {
+        "a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}))
+    r = sits("seal", "--key", key, src, d / "two.sits")
+    tap.check("the index chooses the files of weights", r.rc == 0 and "left out: consolidated.safetensors" in r.err and "5 files" in r.out, r)
+    whole = (src / "model.safetensors.index.json").read_text()
+    for what, index, words in (("a file that is not there", {"a": "model-00003-of-00002.safetensors"}, "names model-00003-of-00002"),
+                               ("a file elsewhere", {"a": "../model.safetensors"}, "names ../model.safetensors"),
+                               ("a file of another kind", {"a": "config.json"}, "names config.json"),
+                               ("no file", {}, "*.safetensors in it")):
+        (src / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        r = sits("seal", "--quiet", "--key", key, src, d / "bad.sits")
+        tap.check(f"an index that names {what} is refused", r.rc == 1 and words in r.err and not (d / "bad.sits").exists(), r)
+    (src / "model.safetensors.index.json").write_text(whole)
+    (src / "model-00001-of-00002.safetensors").rename(d / "part")
+    r = sits("seal", "--quiet", "--key", key, src, d / "bad.sits")
+    tap.check("so is a directory with a part missing",
+              r.rc == 1 and "names model-00001-of-00002.safetensors" in r.err and not (d / "bad.sits").exists(), r)
+    (d / "part").rename(src / "model-00001-of-00002.safetensors")
+    (src / "model.safetensors.index.json").write_text("[]")
+    r = sits("seal", "--key", key, src, d / "bad.sits")
+    tap.check("an index that is none is refused", r.rc == 1 and "weight_map" in r.err and not (d / "bad.sits").exists(), r)
+    (src / "model.safetensors.index.json").unlink()
+    r = sits("seal", "--quiet", "--key", key, src, d / "bad.sits")
+    tap.check("several files of weights need one", r.rc == 1 and f"{src}: several" in r.err and "but no model.safetensors.index.json" in r.err and not (d / "bad.sits").exists(), r)
+    for n in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"):
+        (src / n).unlink()
+    (src / "consolidated.safetensors").rename(d / "part")
+    r = sits("seal", "--quiet", "--key", key, src, d / "bad.sits")
+    tap.check("a directory without weights is refused", r.rc == 1 and "*.safetensors in it" in r.err and not (d / "bad.sits").exists(), r)
+    (d / "part").rename(src / "consolidated.safetensors")
+    for n in ("a\nb.safetensors", "\x1b[31m.safetensors", "n" * 200 + ".safetensors"):
+        (src / "consolidated.safetensors").rename(src / n)
+        r = sits("seal", "--quiet", "--key", key, src, d / "bad.sits")
+        tap.check(f"a name that is no line of the manifest is refused: {n[:4]!r}",
+                  r.rc == 1 and "too long, or has control characters" in r.err and "\x1b" not in r.err and not (d / "bad.sits").exists(), r)
+        (src / n).rename(src / "consolidated.safetensors")
+    (src / "config.json").write_bytes(b"")
+    r = sits("seal", "--key", key, src, d / "bad.sits")
+    tap.check("an empty file is refused, by name", r.rc == 1 and "config.json: empty" in r.err and not (d / "bad.sits").exists(), r)
+    (src / "config.json").unlink()
+    r = sits("seal", "--key", key, src, d / "bad.sits")
+    tap.check("a directory that is no model is refused", r.rc == 1 and "a GGUF is sealed as a file" in r.err, r)
+    (src / "config.json").write_text("{}")
+
+    # Killed in the middle: nothing at its place, and the next seal removes what was left.
+    with open(src / "consolidated.safetensors", "wb") as f:
+        f.truncate(1 << 29)
+    p = subprocess.Popen([SITS, "seal", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "killed.sits")], stderr=subprocess.PIPE)
+    left = []
+    for _ in range(500):
+        left = [n for n in os.listdir(d.path) if n.startswith("killed.sits.sits-tmp.")]
+        if left:
+            break
+        time.sleep(0.01)
+    p.send_signal(signal.SIGKILL)
+    p.wait()
+    tap.check("killed in the middle it leaves nothing in its place", left and not (d / "killed.sits").exists(), os.listdir(d.path))
+    (src / "consolidated.safetensors").write_bytes(os.urandom(5000))
+    r = sits("seal", "--key", key, src, d / "killed.sits")
+    left = [n for n in os.listdir(d.path) if ".sits-tmp." in n]
+    tap.check("the next seal removes what was left", r.rc == 0 and not left, (r, left))
+    with open(src / "consolidated.safetensors", "wb") as f:
+        f.truncate(1 << 29)
+    p = subprocess.Popen([SITS, "seal", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "stopped.sits")], stderr=subprocess.PIPE)
+    for _ in range(500):
+        if [n for n in os.listdir(d.path) if n.startswith("stopped.sits.sits-tmp.")]:
+            break
+        time.sleep(0.01)
+    p.send_signal(signal.SIGTERM)
+    err = p.communicate()[1]
+    tap.check("stopped by a signal it cleans up", p.returncode == 128 + signal.SIGTERM and not [n for n in os.listdir(d.path) if n.startswith("stopped")],
+              (p.returncode, err, os.listdir(d.path)))
+    (src / "consolidated.safetensors").write_bytes(b"small again")
+    failed = []
+    for _ in range(12):
+        all_ = [subprocess.Popen([SITS, "seal", "--force", "--quiet", "--key", key, str(src), str(d / "many.sits")], stderr=subprocess.PIPE, text=True)
+                for _ in range(8)]
+        failed += [err for p, err in [(p, p.communicate()[1]) for p in all_] if p.returncode]
+    r = sits("verify", "--key", key, d / "many.sits")
+    tap.check("many that seal the same at once do not hinder each other",
+              not failed and r.rc == 0 and not [n for n in os.listdir(d.path) if ".sits-tmp." in n], (failed, r, os.listdir(d.path)))
+tap.done()

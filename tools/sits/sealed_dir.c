@@ -1,0 +1,636 @@
+// SPDX-License-Identifier: MIT
+/*
+ * sealed_dir.c - see sealed_dir.h. Each file is sits_seal()'s work; here is what makes them one model.
+ */
+#include "tools/sits/sealed_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/manifest.h"
+#include "sits/context.h"
+#include "sits/region.h"
+#include "sits/sealed.h"
+#include "tools/sits/cmd.h"
+
+#define TMP_MARK	".sits-tmp."
+#define INDEX_NAME	"model.safetensors.index.json"
+#define WHOLE_NAME	"model.safetensors"
+#define INDEX_MAX	(128u << 20)
+#define DIR_NEEDS	"is a directory; one to seal has config.json, tokenizer.json and *.safetensors in it; a GGUF is sealed as a file"
+
+struct sealing {
+	const struct sealed_dir_args *a;
+	struct sits_ctx *ctx;
+	const struct sits_key *key;
+	const char *in, *out;
+	struct sits_seal_opts opts;
+	struct sits_manifest m;		/* names first, digests when they are known */
+	struct sits_sealed_info *info;	/* [m.nr + 1], the last of the manifest */
+	char tmp[4096];			/* "": not made yet */
+	int tmp_fd;
+	int status;			/* of what failed */
+};
+
+static int failed(struct sealing *s, const char *what, int err)
+{
+	s->status = tool_fail(s->a->cmd, what, err, s->a->json);
+	return err;
+}
+
+/* Fail with words of our own; they follow the name of @what. */
+static int because(struct sealing *s, const char *what, int err, const char *words)
+{
+	char safe[4096], all[8192];
+
+	snprintf(all, sizeof(all), "%s: %s", tool_print_safe(what, safe, sizeof(safe)), words);
+	s->status = tool_fail_because(s->a->cmd, what, err, all, s->a->json);
+	return err;
+}
+
+bool sealed_dir_is(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static int join(char out[4096], const char *dir, const char *name, const char *suffix)
+{
+	int n = snprintf(out, 4096, "%s/%s%s", dir, name, suffix);
+
+	return n < 0 || n >= 4096 ? -ENAMETOOLONG : 0;
+}
+
+/* ------------------------------------------------------------------ which files */
+
+/* The weights' files that the index names: others may lie beside them, in another form. NULL: there is no index. */
+static int read_index(struct sealing *s, json_t **names)
+{
+	const char *key;
+	json_error_t err;
+	json_t *root, *v;
+	char path[4096];
+	struct stat st;
+
+	*names = NULL;
+	if (join(path, s->in, INDEX_NAME, "") || stat(path, &st))
+		return 0;
+	if (!S_ISREG(st.st_mode) || st.st_size > INDEX_MAX)
+		return because(s, path, -EFBIG, "is no file of sensible size");
+	root = json_load_file(path, 0, &err);
+	if (!json_is_object(json_object_get(root, "weight_map"))) {
+		json_decref(root);
+		return because(s, path, -EBADMSG, "is no JSON object with a weight_map");
+	}
+	*names = json_object();
+	json_object_foreach(json_object_get(root, "weight_map"), key, v)
+		if (json_is_string(v))
+			json_object_set_new(*names, json_string_value(v), json_true());
+	json_decref(root);
+	return *names ? 0 : -ENOMEM;
+}
+
+static bool is_wanted(const char *name, const json_t *index, bool has_whole)
+{
+	if (!sits_manifest_is_weights(name))
+		return sits_manifest_is_model_file(name) && (index || strcmp(name, INDEX_NAME));
+	if (index)
+		return json_object_get(index, name);
+	return !has_whole || !strcmp(name, WHOLE_NAME);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct sits_manifest_file *)a)->name, ((const struct sits_manifest_file *)b)->name);
+}
+
+static int add_file(struct sealing *s, const char *name, uint64_t bytes)
+{
+	struct sits_manifest_file *grown = reallocarray(s->m.file, s->m.nr + 1, sizeof(*grown));
+
+	if (!grown)
+		return failed(s, s->in, -ENOMEM);
+	s->m.file = grown;
+	grown[s->m.nr] = (struct sits_manifest_file){ .bytes = bytes };
+	snprintf(grown[s->m.nr].name, sizeof(grown->name), "%s", name);
+	s->m.nr++;
+	return 0;
+}
+
+static bool has(const struct sits_manifest *m, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < m->nr; i++)
+		if (!strcmp(m->file[i].name, name))
+			return true;
+	return false;
+}
+
+static int look_at(struct sealing *s, const char *name, const json_t *index, bool has_whole)
+{
+	char path[4096];
+	struct stat st;
+
+	if (*name == '.' || !is_wanted(name, index, has_whole))
+		return 0;
+	if (join(path, s->in, name, ""))
+		return failed(s, s->in, -ENAMETOOLONG);
+	if (stat(path, &st))
+		return failed(s, path, -errno);
+	if (!S_ISREG(st.st_mode) || !st.st_size)
+		return because(s, path, -EINVAL, S_ISREG(st.st_mode) ? "empty" : "not a regular file");
+	if (!sits_manifest_name_ok(name, strlen(name)) || s->m.nr == SITS_MANIFEST_FILES_MAX)
+		return because(s, path, -EINVAL, s->m.nr == SITS_MANIFEST_FILES_MAX ? "one file more than a directory can have" :
+			       "its name is too long, or has control characters");
+	return add_file(s, name, (uint64_t)st.st_size);
+}
+
+/* What sitsd would refuse for what is missing is not sealed: the index names each file of weights, or there is just one. */
+static int check_weights(struct sealing *s, json_t *index)
+{
+	char safe[512], words[800];
+	size_t i, nr = 0;
+	const char *name;
+	json_t *v;
+
+	json_object_foreach(index, name, v)
+		if (!sits_manifest_is_weights(name) || !has(&s->m, name)) {
+			snprintf(words, sizeof(words), INDEX_NAME " names %s, but no such *.safetensors file is in the directory",
+				 tool_print_safe(name, safe, sizeof(safe)));
+			return because(s, s->in, -ENOENT, words);
+		}
+	for (i = 0; i < s->m.nr; i++)
+		nr += sits_manifest_is_weights(s->m.file[i].name);
+	if (nr > 1 && !index)
+		return because(s, s->in, -EINVAL, "several files *.safetensors, but no " INDEX_NAME " that says what is in which");
+	return nr ? 0 : because(s, s->in, -ENOENT, DIR_NEEDS);
+}
+
+/* Told once it is known that the rest is a model. */
+static int tell_left_out(struct sealing *s, const char *name, const json_t *index, bool has_whole)
+{
+	char safe[512];
+
+	if (*name != '.' && !is_wanted(name, index, has_whole) && !s->a->quiet)
+		fprintf(stderr, "sits %s: left out: %s\n", s->a->cmd, tool_print_safe(name, safe, sizeof(safe)));
+	return 0;
+}
+
+static int for_names(struct sealing *s, const json_t *index, bool has_whole,
+		     int (*fn)(struct sealing *s, const char *name, const json_t *index, bool has_whole))
+{
+	struct dirent *e;
+	DIR *d = opendir(s->in);
+	int ret = d ? 0 : failed(s, s->in, -errno);
+
+	while (!ret && (e = readdir(d)))
+		ret = fn(s, e->d_name, index, has_whole);
+	if (d)
+		closedir(d);
+	return ret;
+}
+
+static int list_files(struct sealing *s)
+{
+	json_t *index = NULL;
+	char path[4096];
+	bool has_whole;
+	int ret;
+
+	ret = read_index(s, &index);
+	if (ret)
+		return ret;
+	has_whole = !join(path, s->in, WHOLE_NAME, "") && !access(path, F_OK);
+	ret = for_names(s, index, has_whole, look_at);
+	if (!ret && (!has(&s->m, "config.json") || !has(&s->m, "tokenizer.json")))
+		ret = because(s, s->in, -ENOENT, DIR_NEEDS);
+	if (!ret)
+		ret = check_weights(s, index);
+	if (!ret)
+		ret = for_names(s, index, has_whole, tell_left_out);
+	json_decref(index);
+	if (ret)
+		return ret;
+	qsort(s->m.file, s->m.nr, sizeof(*s->m.file), by_name);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ the new directory */
+
+static bool ends_in(const char *s, const char *suffix)
+{
+	size_t a = strlen(s), b = strlen(suffix);
+
+	return a >= b && !strcmp(s + a - b, suffix);
+}
+
+/* Only what sealing makes is removed: *.sits, and what a writer that was killed left of one. */
+static void remove_dir(const char *path)
+{
+	struct dirent *e;
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d)))
+		if (ends_in(e->d_name, SITS_SEALED_SUFFIX) || strstr(e->d_name, SITS_SEALED_SUFFIX TMP_MARK))
+			unlinkat(dirfd(d), e->d_name, 0);
+	if (d)
+		closedir(d);
+	rmdir(path);
+}
+
+/* Is it a directory that sealing made, and nothing more? */
+static bool is_sealed_dir(const char *path)
+{
+	bool manifest = false, other = false;
+	struct dirent *e;
+	DIR *d = opendir(path);
+
+	while (d && (e = readdir(d))) {
+		manifest |= !strcmp(e->d_name, SITS_MANIFEST_FILE);
+		other |= strcmp(e->d_name, ".") && strcmp(e->d_name, "..") && !ends_in(e->d_name, SITS_SEALED_SUFFIX);
+	}
+	if (d)
+		closedir(d);
+	return manifest && !other;
+}
+
+/* The directory that @path is in, and its own name there; slashes at the end do not count. */
+static void cut_path(const char *path, char dir[4096], char base[256])
+{
+	size_t len = strlen(path);
+	const char *slash;
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	for (slash = path + len; slash > path && slash[-1] != '/'; slash--)
+		;
+	snprintf(base, 256, "%.*s", (int)(path + len - slash), slash);
+	snprintf(dir, 4096, "%.*s", slash == path ? 1 : (int)(slash - path), slash == path ? "." : path);
+}
+
+/* What killed writers left: nobody holds the lock on it any more. */
+static void remove_stale(const char *dir, const char *base)
+{
+	char mark[300], path[4096];
+	struct dirent *e;
+	DIR *d = opendir(dir);
+	int fd;
+
+	snprintf(mark, sizeof(mark), "%s" TMP_MARK, base);
+	while (d && (e = readdir(d))) {
+		if (strncmp(e->d_name, mark, strlen(mark)) || join(path, dir, e->d_name, ""))
+			continue;
+		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+			remove_dir(path);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (d)
+		closedir(d);
+}
+
+static int make_tmp(struct sealing *s)
+{
+	char dir[4096], base[256];
+	struct stat st;
+
+	if (!lstat(s->out, &st) && !s->opts.force)
+		return because(s, s->out, -EEXIST, "OUTPUT exists; --force replaces a sealed directory");
+	if (!lstat(s->out, &st) && (!S_ISDIR(st.st_mode) || !is_sealed_dir(s->out)))
+		return because(s, s->out, -EEXIST, "OUTPUT is there and is no sealed directory, or has other files in it: it is not replaced");
+	cut_path(s->out, dir, base);
+	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
+		return because(s, s->out, -EINVAL, "OUTPUT has no name of its own");
+	remove_stale(dir, base);
+	for (;;) {
+		if (snprintf(s->tmp, sizeof(s->tmp), "%s/%s" TMP_MARK "XXXXXX", dir, base) >= (int)sizeof(s->tmp) || !mkdtemp(s->tmp)) {
+			s->tmp[0] = '\0';
+			return failed(s, s->out, errno ? -errno : -ENAMETOOLONG);
+		}
+		s->tmp_fd = open(s->tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (s->tmp_fd < 0 && errno == ENOENT)
+			continue;
+		if (s->tmp_fd < 0 || flock(s->tmp_fd, LOCK_EX))
+			return failed(s, s->tmp, -errno);
+		if (!stat(s->tmp, &st))
+			return 0;
+		/* Before it was locked, another sealer took it for what a killed one had left. */
+		close(s->tmp_fd);
+		s->tmp_fd = -1;
+	}
+}
+
+static int seal_files(struct sealing *s)
+{
+	char in[4096], out[4096], label[300];
+	size_t i;
+	int ret;
+
+	s->info = calloc(s->m.nr + 1, sizeof(*s->info));
+	if (!s->info)
+		return failed(s, s->out, -ENOMEM);
+	for (i = 0; i < s->m.nr; i++) {
+		const char *name = s->m.file[i].name;
+
+		snprintf(label, sizeof(label), "%s", name);
+		s->opts.progress_arg = label;
+		if (join(in, s->in, name, "") || join(out, s->tmp, name, SITS_SEALED_SUFFIX))
+			return failed(s, s->in, -ENAMETOOLONG);
+		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
+		if (!ret)
+			ret = sits_sealed_inspect(s->ctx, out, s->key, &s->info[i]);
+		if (ret)
+			return failed(s, in, ret);
+		tool_progress_end();
+		s->m.file[i].bytes = s->info[i].plain_bytes;
+		memcpy(s->m.file[i].digest, s->info[i].digest, sizeof(s->m.file[i].digest));
+	}
+	return 0;
+}
+
+static int seal_manifest(struct sealing *s)
+{
+	char in[64], out[4096], *text = NULL;
+	size_t len = 0;
+	int fd, ret;
+
+	ret = sits_manifest_write(&s->m, &text, &len);
+	if (ret || join(out, s->tmp, SITS_MANIFEST_FILE, ""))
+		return failed(s, s->in, ret ? ret : -ENAMETOOLONG);
+	fd = memfd_create("manifest", MFD_CLOEXEC);
+	if (fd < 0 || write(fd, text, len) != (ssize_t)len) {
+		ret = failed(s, SITS_MANIFEST_FILE, -errno);
+	} else {
+		snprintf(in, sizeof(in), "/proc/self/fd/%d", fd);
+		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
+		if (!ret)
+			ret = sits_sealed_inspect(s->ctx, out, s->key, &s->info[s->m.nr]);
+		if (ret)
+			failed(s, SITS_MANIFEST_FILE, ret);
+	}
+	if (fd >= 0)
+		close(fd);
+	free(text);
+	return ret;
+}
+
+/* Files and their names are on the disk before the directory gets its own name. */
+static int put_in_place(struct sealing *s)
+{
+	mode_t mask = umask(0);
+	char dir[4096], base[256];
+	bool replaced = false;
+	int fd;
+
+	umask(mask);
+	if (fchmod(s->tmp_fd, 0777 & ~mask) || fsync(s->tmp_fd))
+		return failed(s, s->tmp, -errno);
+	if (renameat2(AT_FDCWD, s->tmp, AT_FDCWD, s->out, RENAME_NOREPLACE)) {
+		if (errno != EEXIST || !s->opts.force)
+			return failed(s, s->out, -errno);
+		if (renameat2(AT_FDCWD, s->tmp, AT_FDCWD, s->out, RENAME_EXCHANGE))
+			return failed(s, s->out, -errno);
+		replaced = true;
+	}
+	cut_path(s->out, dir, base);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0) {
+		fsync(fd);
+		close(fd);
+	}
+	if (replaced)
+		remove_dir(s->tmp);
+	s->tmp[0] = '\0';
+	return 0;
+}
+
+/* ------------------------------------------------------------------ what is said */
+
+/* @info: [nr]; the last one is the manifest's. */
+static void print_dir(const struct sealed_dir_args *a, const char *path, const struct sits_manifest *m,
+		      const struct sits_sealed_info *info, const char *contents)
+{
+	const struct sits_sealed_info *head = &info[m->nr];
+	char key_id[2 * SITS_KEY_ID_LEN + 1], digest[65], id[SITS_MODEL_ID_MAX], size[32], safe[4096];
+	uint64_t total = 0;
+	json_t *files = json_array(), *obj;
+	size_t i;
+
+	for (i = 0; i < SITS_KEY_ID_LEN; i++)
+		snprintf(key_id + 2 * i, 3, "%02x", head->key_id[i]);
+	for (i = 0; i < 32; i++)
+		snprintf(digest + 2 * i, 3, "%02x", head->digest[i]);
+	for (i = 0; i < m->nr; i++) {
+		total += info[i].plain_bytes;
+		json_array_append_new(files, json_pack("{s:o, s:I}", "name", tool_json_text(m->file[i].name), "plain_bytes",
+						       (json_int_t)info[i].plain_bytes));
+	}
+	if (a->json) {
+		obj = json_pack("{s:o, s:b, s:o, s:o, s:I, s:s, s:s, s:b, s:I}", "directory", tool_json_text(path), "ok", 1, "files", files,
+				"model_id", tool_json_text(head->model_id), "model_version", (json_int_t)head->model_version, "key_id", key_id,
+				"digest", digest, "authenticated", (int)head->authenticated, "plain_bytes", (json_int_t)total);
+		json_dumpf(obj, stdout, JSON_INDENT(2));
+		putchar('\n');
+		json_decref(obj);
+		return;
+	}
+	json_decref(files);
+	if (a->quiet)
+		return;
+	printf("directory       %s\n", tool_print_safe(path, safe, sizeof(safe)));
+	printf("model id        %s\n", tool_print_safe(head->model_id, id, sizeof(id)));
+	printf("model version   %" PRIu64 "\n", head->model_version);
+	printf("plaintext       %" PRIu64 " bytes (%s) in %zu files\n", total, tool_bytes(total, size), m->nr);
+	for (i = 0; i < m->nr; i++)
+		printf("  %12" PRIu64 "  %s\n", info[i].plain_bytes, tool_print_safe(m->file[i].name, safe, sizeof(safe)));
+	printf("key id          %s\n", key_id);
+	printf("digest          %s (SM3 of the manifest's header and tags)\n", digest);
+	printf("headers         %s\n", head->authenticated ? "authentic under the given key" : "not authenticated: no key was given");
+	if (contents)
+		printf("contents        %s\n", contents);
+}
+
+int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *in,
+		    const char *out, const struct sits_seal_opts *opts)
+{
+	struct sealing s = { .a = a, .ctx = ctx, .key = key, .in = in, .out = out, .opts = *opts, .tmp_fd = -1 };
+	char dir[4096], base[256], whole[4096];
+	int ret;
+
+	tool_catch_signals();
+	s.opts.force = opts->force;
+	if (!s.opts.model_id) {
+		/* "." has no name; where it leads has. */
+		cut_path(realpath(in, whole) ? whole : in, dir, base);
+		base[SITS_MODEL_ID_MAX - 1] = '\0';
+		s.opts.model_id = base;
+	}
+	ret = list_files(&s);
+	if (!ret)
+		ret = make_tmp(&s);
+	s.opts.force = 0;	/* nothing is there */
+	if (!ret)
+		ret = seal_files(&s);
+	if (!ret)
+		ret = seal_manifest(&s);
+	s.opts.force = opts->force;
+	if (!ret)
+		ret = put_in_place(&s);
+	if (!ret)
+		print_dir(a, out, &s.m, s.info, NULL);
+	if (s.tmp[0])
+		remove_dir(s.tmp);
+	if (s.tmp_fd >= 0)
+		close(s.tmp_fd);
+	sits_manifest_fini(&s.m);
+	free(s.info);
+	return ret ? s.status : 0;
+}
+
+/* ------------------------------------------------------------------ looking at one */
+
+/* The files *.sits in it but the manifest, by their names without the suffix. */
+static int list_sealed(struct sealing *s)
+{
+	struct dirent *e;
+	char name[256];
+	size_t len;
+	DIR *d = opendir(s->in);
+	int ret = d ? 0 : failed(s, s->in, -errno);
+
+	while (!ret && (e = readdir(d))) {
+		if (*e->d_name == '.' || !ends_in(e->d_name, SITS_SEALED_SUFFIX) || !strcmp(e->d_name, SITS_MANIFEST_FILE))
+			continue;
+		len = strlen(e->d_name) - strlen(SITS_SEALED_SUFFIX);
+		snprintf(name, sizeof(name), "%.*s", (int)len, e->d_name);
+		if (!sits_manifest_name_ok(name, len) || s->m.nr == SITS_MANIFEST_FILES_MAX)
+			ret = because(s, s->in, -EINVAL, "a name that is too long or has control characters, or too many files");
+		else
+			ret = add_file(s, name, 0);
+	}
+	if (d)
+		closedir(d);
+	if (ret)
+		return ret;
+	qsort(s->m.file, s->m.nr, sizeof(*s->m.file), by_name);
+	s->info = calloc(s->m.nr + 1, sizeof(*s->info));
+	return s->info ? 0 : failed(s, s->in, -ENOMEM);
+}
+
+int sealed_dir_inspect(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *path)
+{
+	struct sealing s = { .a = a, .ctx = ctx, .key = key, .in = path, .tmp_fd = -1 };
+	char file[4096];
+	size_t i;
+	int ret;
+
+	ret = list_sealed(&s);
+	for (i = 0; i <= s.m.nr && !ret; i++) {
+		if (i < s.m.nr ? join(file, path, s.m.file[i].name, SITS_SEALED_SUFFIX) : join(file, path, SITS_MANIFEST_FILE, ""))
+			ret = failed(&s, path, -ENAMETOOLONG);
+		if (!ret)
+			ret = sits_sealed_inspect(ctx, file, key, &s.info[i]);
+		if (ret && !s.status)
+			failed(&s, file, ret);
+	}
+	if (!ret)
+		print_dir(a, path, &s.m, s.info, NULL);
+	sits_manifest_fini(&s.m);
+	free(s.info);
+	return ret ? s.status : 0;
+}
+
+static int load_manifest(struct sealing *s, const struct sits_load_opts *opts, struct sits_sealed_info *info)
+{
+	struct sits_region_opts region_opts = { .size = sizeof(region_opts), .kind = SITS_REGION_PINNED, .node = -1, .name = "manifest",
+						.flags = SITS_REGION_ALLOW_UNLOCKED };
+	struct sits_load_opts o = *opts;
+	struct sits_region *region = NULL;
+	struct sits_diag diag = { "" };
+	char file[4096];
+	int ret;
+
+	if (join(file, s->in, SITS_MANIFEST_FILE, ""))
+		return failed(s, s->in, -ENAMETOOLONG);
+	if (access(file, F_OK) && errno == ENOENT)
+		return because(s, s->in, -ENOENT, "is a directory, but not a sealed one: it has no " SITS_MANIFEST_FILE);
+	ret = sits_sealed_inspect(s->ctx, file, s->key, info);
+	if (ret)
+		return failed(s, file, ret);
+	if (!info->plain_bytes || info->plain_bytes > SITS_MANIFEST_BYTES_MAX || info->suite != SITS_SUITE_SM4_GCM)
+		return because(s, file, -EBADMSG, "not the manifest of a sealed directory");
+	region_opts.len_bytes = info->plain_bytes;
+	ret = sits_region_create(s->ctx, &region_opts, &region);
+	if (ret)
+		return failed(s, file, ret);
+	o.progress = NULL;
+	ret = sits_weights_load(s->ctx, file, region, s->key, &o, info);
+	if (ret)
+		failed(s, file, ret);
+	else
+		ret = sits_manifest_parse(sits_region_data(region), (size_t)info->plain_bytes, &s->m, &diag);
+	if (ret && !s->status)
+		because(s, s->in, ret, diag.msg[0] ? diag.msg : strerror(-ret));
+	sits_region_destroy(region);
+	return ret;
+}
+
+static int verify_file(struct sealing *s, size_t i, const struct sits_load_opts *opts, const struct sits_sealed_info *head)
+{
+	const struct sits_manifest_file *f = &s->m.file[i];
+	struct sits_load_opts o = *opts;
+	char file[4096], label[300];
+	int ret;
+
+	snprintf(label, sizeof(label), "%s", f->name);
+	o.progress_arg = label;
+	if (join(file, s->in, f->name, SITS_SEALED_SUFFIX))
+		return failed(s, s->in, -ENAMETOOLONG);
+	ret = sits_sealed_verify(s->ctx, file, s->key, &o, &s->info[i]);
+	if (ret)
+		return failed(s, file, ret);
+	tool_progress_end();
+	if (!memcmp(f->digest, s->info[i].digest, sizeof(f->digest)) && s->info[i].plain_bytes == f->bytes &&
+	    !strcmp(s->info[i].model_id, head->model_id) && s->info[i].model_version == head->model_version)
+		return 0;
+	return because(s, file, -EBADMSG, "intact, but not the file that " SITS_MANIFEST_FILE " names: it is of another seal");
+}
+
+int sealed_dir_verify(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *path,
+		      const struct sits_load_opts *opts)
+{
+	struct sealing s = { .a = a, .ctx = ctx, .key = key, .in = path, .tmp_fd = -1 };
+	struct sits_sealed_info head = { 0 };
+	size_t i;
+	int ret;
+
+	tool_catch_signals();
+	ret = load_manifest(&s, opts, &head);
+	if (!ret) {
+		s.info = calloc(s.m.nr + 1, sizeof(*s.info));
+		ret = s.info ? 0 : failed(&s, path, -ENOMEM);
+	}
+	for (i = 0; i < s.m.nr && !ret; i++)
+		ret = verify_file(&s, i, opts, &head);
+	if (!ret) {
+		s.info[s.m.nr] = head;
+		s.info[s.m.nr].authenticated = 1;
+		print_dir(a, path, &s.m, s.info, "every chunk verified, and each file is the one that the manifest names");
+	}
+	sits_manifest_fini(&s.m);
+	free(s.info);
+	return ret ? s.status : 0;
+}
