@@ -102,6 +102,7 @@ bench:
 PREFIX ?= /usr/local
 install: all install-libsits install-service install-device
 	install -D -m 0755 $(O)/sits $(DESTDIR)$(PREFIX)/bin/sits
+	install -D -m 0755 $(O)/sits-model $(DESTDIR)$(PREFIX)/libexec/sits/sits-model
 	install -D -m 0755 $(O)/sitsd $(DESTDIR)$(PREFIX)/sbin/sitsd
 	for m in man/*.[14578]; do \
 		install -D -m 0644 $$m $(DESTDIR)$(PREFIX)/share/man/man$${m##*.}/$${m##*/} || exit 1; \

@@ -19,7 +19,11 @@
 #include <unistd.h>
 #include <yaml.h>
 
+#include "daemon/engine/engine.h"
+#include "daemon/ingress/ingress.h"
+#include "kernels/kernels.h"
 #include "sits/context.h"
+#include "sits/infer.h"
 #include "sits/queue.h"
 
 #define FILE_MAX	(1u << 20)	/* bytes of a configuration file */
@@ -43,6 +47,13 @@ static const struct choice level_words[] = {
 };
 static const struct choice format_words[] = {
 	{ "text", SITS_LOG_FORMAT_TEXT }, { "json", SITS_LOG_FORMAT_JSON }, { 0 },
+};
+static const struct choice kv_words[] = { { "f16", SITS_KV_F16 }, { "int8", SITS_KV_I8 }, { 0 } };
+static const struct choice prefix_words[] = {
+	{ "off", SITS_PREFIX_OFF }, { "user", SITS_PREFIX_USER }, { "all", SITS_PREFIX_ALL }, { 0 },
+};
+static const struct choice speculation_words[] = {
+	{ "off", SITS_SPEC_OFF }, { "lookup", SITS_SPEC_LOOKUP }, { "draft", SITS_SPEC_DRAFT }, { 0 },
 };
 static const struct choice bool_words[] = {
 	{ "true", 1 }, { "false", 0 }, { "yes", 1 }, { "no", 0 }, { "on", 1 }, { "off", 0 }, { 0 },
@@ -87,6 +98,7 @@ static const struct key keys[] = {
 	KEY("model", "path", T_TEXT, model.path, NULL,),
 	KEY("model", "key", T_TEXT, model.key, NULL,),
 	KEY("model", "id", T_TEXT, model.id, NULL,),
+	KEY("model", "draft_path", T_TEXT, model.draft_path, NULL,),
 	KEY("model", "min_version", T_NUMBER, model.min_version, "0", RANGE(0, UINT64_MAX)),
 	KEY("model", "allow_ecb", T_CHOICE, model.allow_ecb, "false", BOOLEAN),
 	KEY("model", "load_threads", T_NUMBER, model.load_threads, "auto", RANGE(1, 1024), .unit = "threads",
@@ -101,6 +113,19 @@ static const struct key keys[] = {
 	KEY("engine", "kv_bytes", T_BYTES, engine.kv_bytes, "auto", RANGE(65536, 1ull << 50), .can_auto = true),
 	KEY("engine", "pin", T_CHOICE, engine.pin, "true", BOOLEAN),
 	KEY("engine", "isa", T_NAME, engine.isa, "auto",),
+	KEY("engine", "kv_type", T_CHOICE, engine.kv_type, "f16", .words = kv_words),
+	KEY("engine", "kv_limit_realtime", T_BYTES, engine.kv_limit[SITS_CLASS_REALTIME], "1200M",
+	    RANGE(65536, 1ull << 50), .can_auto = true),
+	KEY("engine", "kv_limit_guaranteed", T_BYTES, engine.kv_limit[SITS_CLASS_GUARANTEED], "2000M",
+	    RANGE(65536, 1ull << 50), .can_auto = true),
+	KEY("engine", "kv_limit_besteffort", T_BYTES, engine.kv_limit[SITS_CLASS_BESTEFFORT], "auto",
+	    RANGE(65536, 1ull << 50), .can_auto = true),
+	KEY("engine", "prefix_cache", T_CHOICE, engine.prefix_cache, "user", .words = prefix_words),
+	KEY("engine", "speculation", T_CHOICE, engine.speculation, "lookup", .words = speculation_words),
+	KEY("engine", "draft_tokens", T_NUMBER, engine.draft_tokens, "8", RANGE(1, 64), .unit = "tokens"),
+	KEY("engine", "moe_capacity", T_NUMBER, engine.moe_capacity, "0", RANGE(0, 100000), .unit = "percent"),
+	KEY("engine", "moe_balance", T_NUMBER, engine.moe_balance, "0", RANGE(0, 1000000), .unit = "millionths"),
+	KEY("engine", "route_patterns", T_NUMBER, engine.route_patterns, "0", RANGE(0, 65536), .unit = "patterns"),
 
 	KEY("limits", "max_tokens", T_NUMBER, limits.max_tokens, "auto", RANGE(1, 1u << 24), .unit = "tokens",
 	    .can_auto = true, .reload = true),
@@ -778,7 +803,9 @@ int sits_config_load_file(struct sits_config *c, const char *path, sits_config_r
 
 	if (ret) {
 		report(&r, 0, NULL, "%s", ret == -EFBIG ? "larger than 1 MiB: not a configuration" :
-		       ret == -EINVAL ? "not a regular file" : strerror(-ret));
+		       ret == -EINVAL ? "not a regular file" :
+		       ret == -ENOENT ? "No such file or directory; --config names another, and sitsd.yaml(5) has one to start from" :
+		       strerror(-ret));
 		return ret;
 	}
 	ret = sits_config_load_text(c, text, len, path, fn, arg);
@@ -804,7 +831,7 @@ int sits_config_check(const struct sits_config *c, const char *name, sits_config
 	struct reporter r = { .fn = fn, .arg = arg, .where = name };
 
 	if (!c->model.path)
-		report(&r, 0, "model.path", "is required: the sealed model file (made with 'sits seal')");
+		report(&r, 0, "model.path", "is required: the sealed model file or directory (made with 'sits seal')");
 	if (!c->model.key)
 		report(&r, 0, "model.key", "is required: file:PATH or keyring:NAME (made with 'sits key new')");
 	else if (strncmp(c->model.key, "file:", 5) && strncmp(c->model.key, "keyring:", 8))
@@ -816,6 +843,10 @@ int sits_config_check(const struct sits_config *c, const char *name, sits_config
 	if (c->engine.token_budget < c->engine.max_seqs)
 		report(&r, 0, "engine.token_budget", "%" PRIu64 " is less than engine.max_seqs, %" PRIu64 ": each running request "
 		       "takes one in a step", c->engine.token_budget, c->engine.max_seqs);
+	if (c->engine.speculation == SITS_SPEC_DRAFT && !c->model.draft_path)
+		report(&r, 0, "model.draft_path", "is required with engine.speculation: draft");
+	if (c->engine.speculation != SITS_SPEC_DRAFT && c->model.draft_path)
+		report(&r, 0, "model.draft_path", "is of use with engine.speculation: draft only");
 	return r.nr ? -EINVAL : 0;
 }
 

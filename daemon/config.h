@@ -35,12 +35,19 @@ struct sits_config {
 		uint64_t depth, per_client, max_clients, mode, chunk_backlog;
 	} queue;
 	struct {
-		char *path, *key, *id;
+		char *path, *key, *id, *draft_path;
 		uint64_t min_version, allow_ecb, load_threads, buffered;
 	} model;
 	struct {
 		uint64_t threads, max_seqs, token_budget, context, kv_bytes, pin;
 		char *isa;
+		uint64_t moe_capacity, moe_balance;	/* percent of an even share; millionths of a score */
+		uint64_t route_patterns;
+		uint64_t kv_type;		/* enum sits_kv_kind */
+		uint64_t kv_limit[3];		/* by SITS_CLASS_*; 0: none */
+		uint64_t prefix_cache;		/* enum sits_prefix_sharing */
+		uint64_t speculation;		/* enum sits_speculation */
+		uint64_t draft_tokens;
 	} engine;
 	struct {
 		uint64_t max_tokens, max_prompt_tokens;

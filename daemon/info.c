@@ -56,7 +56,8 @@ static json_t *hex(const uint8_t *bytes, size_t n)
 /* The element type that holds the most bytes names the quantization. */
 static void count_tensors(const struct sits_gguf *g, uint64_t *parameters, const char **quant)
 {
-	uint64_t bytes[256] = { 0 }, most = 0;
+	enum { NR = 64, PACKED = 64 };	/* GGUF's numbers, and the same packed; SITS_I8C takes a free one */
+	uint64_t bytes[NR + PACKED] = { 0 }, most = 0;
 
 	*parameters = 0;
 	*quant = NULL;
@@ -64,13 +65,16 @@ static void count_tensors(const struct sits_gguf *g, uint64_t *parameters, const
 		const struct sits_gguf_tensor *t = sits_gguf_tensor_at(g, i);
 		const struct sits_dtype_info *info = sits_dtype_info(t->type);
 		uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+		uint32_t slot;
 
 		*parameters += n;
-		if (t->type >= 256)
+		slot = (t->type & ~(uint32_t)SITS_PACKED) == SITS_I8C ? NR - 1 : t->type & ~(uint32_t)SITS_PACKED;
+		if (!info || slot >= NR)
 			continue;
-		bytes[t->type] += t->bytes;
-		if (info && bytes[t->type] > most) {
-			most = bytes[t->type];
+		slot += t->type & SITS_PACKED ? PACKED : 0;
+		bytes[slot] += t->bytes;
+		if (bytes[slot] > most) {
+			most = bytes[slot];
 			*quant = info->name;
 		}
 	}
@@ -94,12 +98,27 @@ static json_t *model_info(const struct sits_node *n)
 			 "min_version", number(n->min_version), "load_s", (double)n->load_ns / 1e9);
 }
 
+/* What is routed, and how far it was foreseen; the model's part beside it. NULL in a dense model. */
+static json_t *experts_info(const struct sits_node *n, const struct sits_engine_stats *e)
+{
+	const struct sits_hparams *hp = &n->model->hp;
+
+	if (!hp->route.experts)
+		return NULL;
+	return json_pack("{s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "count", (int)hp->route.experts,
+			 "used", (int)hp->route.used, "feed_forward", (int)hp->expert_ff, "shared_feed_forward",
+			 (int)hp->shared_ff, "routed", number(e->routed), "dropped", number(e->route_dropped),
+			 "pattern_queries", number(e->route_queries), "pattern_hits", number(e->route_found),
+			 "predicted_pairs", number(e->route_pairs), "predicted_hits", number(e->route_hits),
+			 "prefetch_bytes", number(e->prefetch_bytes));
+}
+
 static json_t *protection_info(const struct sits_node *n)
 {
 	struct sits_region_info r = { 0 };
 	struct rlimit core = { 0 };
 
-	sits_region_info(n->region, &r);
+	sits_node_region_info(n, &r);
 	getrlimit(RLIMIT_CORE, &core);
 	return json_pack("{s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:i, s:b, s:b, s:b}", "locked", r.locked, "sealed", r.sealed,
 			 "excluded_from_dumps", r.nodump, "excluded_from_fork", r.nofork, "mapped_bytes", number(r.mapped_bytes),
@@ -108,17 +127,33 @@ static json_t *protection_info(const struct sits_node *n)
 			 "no_new_privileges", prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1);
 }
 
+/* KV pages, and what finds or guesses work done before. */
+static json_t *reuse_info(const struct sits_engine_stats *e)
+{
+	return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "kv_pages", (int)e->pages_total,
+			 "kv_pages_used", (int)e->pages_used, "kv_pages_cached", (int)e->pages_cached,
+			 "kv_page_bytes", number(e->page_bytes), "prefix_cache_queries", number(e->prefix_cache_queries),
+			 "prefix_cache_hits", number(e->prefix_cache_hits),
+			 "prefix_cache_evicted", number(e->prefix_cache_evicted), "draft_tokens", number(e->draft_tokens),
+			 "draft_accepted", number(e->draft_accepted));
+}
+
 static json_t *engine_info(const struct sits_info_source *s, const struct sits_loop_state *l)
 {
 	const struct sits_engine_stats *e = &l->engine;
+	json_t *o, *more = reuse_info(e);
 
-	return json_pack("{s:s, s:i, s:o, s:o, s:i, s:i, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "isa", l->isa,
-			 "threads", (int)e->threads, "max_seqs", number(s->cfg->engine.max_seqs),
-			 "token_budget", number(s->cfg->engine.token_budget), "running", (int)e->running,
-			 "waiting", (int)e->waiting, "inbox", (int)l->inbox, "kv_pages", (int)e->pages_total,
-			 "kv_pages_used", (int)e->pages_used, "steps", number(e->steps), "prompt_tokens", number(e->prompt_tokens),
-			 "generated_tokens", number(e->generated_tokens), "preemptions", number(e->preemptions),
-			 "nonfinite", number(e->nonfinite), "busy", l->busy, "failed", l->faulted);
+	o = json_pack("{s:s, s:i, s:i, s:o, s:o, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:b, s:b}", "isa", l->isa,
+		      "threads", (int)e->threads, "thread_nodes", (int)e->thread_nodes, "max_seqs", number(s->cfg->engine.max_seqs),
+		      "token_budget", number(s->cfg->engine.token_budget), "running", (int)e->running,
+		      "waiting", (int)e->waiting, "inbox", (int)l->inbox, "steps", number(e->steps),
+		      "prompt_tokens", number(e->prompt_tokens), "generated_tokens", number(e->generated_tokens),
+		      "preemptions", number(e->preemptions), "nonfinite", number(e->nonfinite), "busy", l->busy,
+		      "failed", l->faulted);
+	if (o && more)
+		json_object_update(o, more);
+	json_decref(more);
+	return o;
 }
 
 static json_t *queue_info(const struct sits_info_source *s)
@@ -162,7 +197,7 @@ static double uptime_s(uint64_t start_ns)
 char *sits_info_json(const struct sits_info_source *s)
 {
 	struct sits_loop_state l;
-	json_t *root;
+	json_t *root, *experts;
 	char *out;
 
 	sits_loop_get_state(s->loop, &l);
@@ -173,6 +208,10 @@ char *sits_info_json(const struct sits_info_source *s)
 			 "limits", "max_tokens", number(s->cfg->limits.max_tokens),
 			 "max_prompt_tokens", number(s->cfg->limits.max_prompt_tokens), "queue", queue_info(s),
 			 "counters", counters_info(s->counters));
+	experts = experts_info(s->node, &l.engine);
+	if (root && experts)
+		json_object_set(root, "experts", experts);
+	json_decref(experts);
 	out = root ? json_dumps(root, JSON_COMPACT) : NULL;
 	json_decref(root);
 	return out;

@@ -133,6 +133,7 @@ static void put_or_count(int severity, const char *message)
 void sitsd_log(int severity, const char *fmt, ...)
 {
 	char message[MESSAGE_MAX];
+	int saved = errno;	/* callers return it afterwards */
 	va_list ap;
 
 	if (severity > atomic_load(&log_level))
@@ -144,6 +145,7 @@ void sitsd_log(int severity, const char *fmt, ...)
 		if ((unsigned char)*p < 0x20 || *p == 0x7f)
 			*p = ' ';
 	put_or_count(severity, message);
+	errno = saved;
 }
 
 void sitsd_log_line(void *arg, int severity, const char *line)

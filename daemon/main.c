@@ -70,6 +70,7 @@ struct daemon {
 	pthread_mutex_t cfg_lock;	/* guards cfg against INFO while a reload changes it */
 	struct sits_config cfg;
 	struct sits_node node;
+	struct sits_node draft;		/* the model that guesses, if any */
 	struct sits_counters counters;
 	struct sits_loop *loop;
 	struct sits_queue *queue;
@@ -365,7 +366,7 @@ static int lock_run_dir(struct daemon *d)
 	snprintf(path, sizeof(path), "%s/" LOCK_FILE, d->cfg.run_dir);
 	d->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (d->lock_fd < 0) {
-		sitsd_log(SITS_LOG_ERR, "%s: %s", path, strerror(errno));
+		sitsd_log(SITS_LOG_ERR, "run_dir: %s: %s; it takes a directory that this user can write", path, strerror(errno));
 		return -errno;
 	}
 	if (flock(d->lock_fd, LOCK_EX | LOCK_NB)) {
@@ -430,7 +431,7 @@ static int start_engine(struct daemon *d, struct sits_diag *diag)
 	const struct sits_config *c = &d->cfg;
 	struct sits_ingress_opts opts = {
 		.model = d->node.model, .model_id = d->node.sealed.model_id, .context = d->node.context,
-		.limits = limits_of(c), .counters = &d->counters, .info = on_info, .idle = on_idle, .fault = on_fault, .arg = d,
+		.limits = limits_of(c), .prefix = (uint32_t)c->engine.prefix_cache, .counters = &d->counters, .info = on_info, .idle = on_idle, .fault = on_fault, .arg = d,
 	};
 	struct sits_gen_engine_arg engine = {
 		.model = d->node.model,
@@ -439,12 +440,19 @@ static int start_engine(struct daemon *d, struct sits_diag *diag)
 			.token_budget = (uint32_t)c->engine.token_budget, .context = d->node.context,
 			.kv_bytes = c->engine.kv_bytes, .pin = c->engine.pin != 0,
 			.isa = strcmp(c->engine.isa, "auto") ? c->engine.isa : NULL,
+			.kv_kind = (uint32_t)c->engine.kv_type, .speculation = (uint32_t)c->engine.speculation,
+			.draft_tokens = (uint32_t)c->engine.draft_tokens, .draft = d->draft.model,
+			.moe_capacity = (float)c->engine.moe_capacity / 100,
+			.moe_balance = (float)c->engine.moe_balance / 1000000,
+			.route_patterns = (uint32_t)c->engine.route_patterns,
 		},
 	};
 	struct sits_loop_hooks hooks;
 	struct sits_loop_state state;
+	char where[48];
 	int ret;
 
+	memcpy(engine.opts.kv_limit, c->engine.kv_limit, sizeof(engine.opts.kv_limit));
 	ret = sits_ingress_create(&opts, &d->ingress);
 	if (ret)
 		return sits_diag_fail(diag, ret, "out of memory");
@@ -453,8 +461,10 @@ static int start_engine(struct daemon *d, struct sits_diag *diag)
 	if (ret)
 		return sits_diag_fail(diag, ret, "the engine can't be started: %s", strerror(-ret));
 	sits_loop_get_state(d->loop, &state);
-	sitsd_log(SITS_LOG_INFO, "engine: %s, %u threads, context %u tokens, %u KV pages", state.isa, state.engine.threads,
-		  d->node.context, state.engine.pages_total);
+	snprintf(where, sizeof(where), "pinned, on %u NUMA node%s", state.engine.thread_nodes,
+		 state.engine.thread_nodes == 1 ? "" : "s");
+	sitsd_log(SITS_LOG_INFO, "engine: %s, %u threads (%s), context %u tokens, %u KV pages", state.isa, state.engine.threads,
+		  state.engine.thread_nodes ? where : "not pinned", d->node.context, state.engine.pages_total);
 	return 0;
 }
 
@@ -476,6 +486,19 @@ static int start_queue(struct daemon *d, struct sits_diag *diag)
 	return ret ? sits_diag_fail(diag, ret, "a thread can't be started: %s", strerror(-ret)) : 0;
 }
 
+/* A second sealed file under the same key, with its own record of versions. */
+static int load_draft(struct daemon *d, struct sits_diag *diag)
+{
+	struct sits_config c = d->cfg;
+
+	c.model.path = c.model.draft_path;
+	c.model.id = NULL;
+	c.model.min_version = 0;
+	c.engine.context = 0;
+	sitsd_log(SITS_LOG_INFO, "loading the draft model %s", c.model.path);
+	return sits_node_load(&d->draft, &c, &stop_signals, show_status, diag);
+}
+
 static int start(struct daemon *d, struct sits_diag *diag)
 {
 	int ret = lock_run_dir(d);
@@ -483,6 +506,8 @@ static int start(struct daemon *d, struct sits_diag *diag)
 	if (ret)
 		return ret;	/* said already */
 	ret = sits_node_load(&d->node, &d->cfg, &stop_signals, show_status, diag);
+	if (!ret && d->cfg.engine.speculation == SITS_SPEC_DRAFT)
+		ret = load_draft(d, diag);
 	if (ret)
 		return ret;
 	mask_signals(SIG_BLOCK);
@@ -620,6 +645,7 @@ static void stop(struct daemon *d)
 	sits_loop_destroy(d->loop);
 	sits_queue_destroy(d->queue);
 	sits_ingress_destroy(d->ingress);
+	sits_node_fini(&d->draft);
 	sits_node_fini(&d->node);
 	if (d->lock_fd >= 0)
 		close(d->lock_fd);

@@ -10,6 +10,7 @@
 static const struct sits_backend *const backends[] = {
 #ifdef SITS_KERNELS_X86
 	&sits_backend_avx512,
+	&sits_backend_avx512bf16,
 	&sits_backend_avx2,
 #endif
 	&sits_backend_ref,

@@ -34,6 +34,12 @@
  * (Q6_K: the first line once for each half). Groups are taken in ascending order. This order and
  * rounding is the contract: all backends follow it, hence agree with each other to the bit, and a
  * result cannot depend on how tokens or rows are tiled.
+ *
+ * SITS_I8C, 8-bit weights with one scale sc a row, meets activations of 8 bits with one scale d a token:
+ *
+ *	xq[k] = x[k] / d, d = largest |x| / 127;  y = f32(sum q * xq) * (sc * d);  each step rounded once, to nearest even
+ *
+ * Packed types mean what their plain type means.
  */
 #ifndef SITS_KERNELS_QUANT_H
 #define SITS_KERNELS_QUANT_H
@@ -42,6 +48,7 @@
 
 #include "kernels/half.h"
 #include "kernels/kernels.h"
+#include "kernels/pack.h"
 
 #define SITS_QG 32		/* elements in a group */
 
@@ -63,18 +70,46 @@ _Static_assert(sizeof(struct sits_q16) == 128, "a prepared group is two cache li
 /* Activations smaller than this in all of a group count as zero: SITS_Q16_MAX / x must not overflow. */
 #define SITS_Q16_TINY 0x1p-100f
 
-enum sits_act_class { SITS_ACT_F32 = 0, SITS_ACT_Q16 = 1 };
+/* What stands before a token's K bytes of xq for SITS_I8C (padded with zeros to 64). d is NaN, and all xq 0, where an
+ * element is not finite; both are 0 where all are below SITS_Q16_TINY. */
+struct sits_q8_head {
+	float d;
+	int32_t off128;		/* -128 times the sum of xq: what a sum over unsigned weights starts from */
+	int32_t zero[14];
+};
+_Static_assert(sizeof(struct sits_q8_head) == 64, "activations begin at a cache line");
+
+#define SITS_Q8_MAX 127
+
+enum sits_act_class { SITS_ACT_F32 = 0, SITS_ACT_Q16 = 1, SITS_ACT_Q8 = 2 };
+
+static inline uint32_t sits_dtype_plain(uint32_t t)
+{
+	return t & ~(uint32_t)SITS_PACKED;
+}
 
 static inline bool sits_dtype_is_quant(uint32_t t)
 {
 	return t != SITS_F32 && t != SITS_F16 && t != SITS_BF16;
 }
 
+static inline uint32_t sits_cpu_act_class(uint32_t wtype)
+{
+	if (sits_dtype_plain(wtype) == SITS_I8C)
+		return SITS_ACT_Q8;
+	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q16 : SITS_ACT_F32;
+}
+
 static inline size_t sits_cpu_act_row_bytes(uint32_t wtype, size_t K)
 {
-	if (sits_dtype_is_quant(wtype))
+	switch (sits_cpu_act_class(wtype)) {
+	case SITS_ACT_Q8:
+		return sizeof(struct sits_q8_head) + (K + 63) / 64 * 64;
+	case SITS_ACT_Q16:
 		return K / SITS_QG * sizeof(struct sits_q16);
-	return (K * sizeof(float) + 63) / 64 * 64;
+	default:
+		return (K * sizeof(float) + 63) / 64 * 64;
+	}
 }
 
 /* The six-bit scale and minimum of group g of Q4_K and Q5_K. */
@@ -141,11 +176,31 @@ static inline void sits_group_k6(const uint8_t *b, unsigned int g, struct sits_g
 		out->q[i] = ((ql[i] >> (r & 2 ? 4 : 0)) & 15) | ((qh[i] >> (2 * r)) & 3) << 4;
 }
 
-/* Group g of a row of quantised weights. */
+static inline void sits_group_i8c(const uint8_t *scale, size_t step, const uint8_t *q, struct sits_group *out)
+{
+	uint32_t bits = sits_ld32(scale);
+
+	out->sc[0] = out->sc[1] = sits_bits_f32(bits);
+	out->off = 128;
+	for (int i = 0; i < SITS_QG; i++)
+		out->q[i] = q[i / 4 * step + i % 4] ^ 0x80;
+}
+
+/* Group g of a row of quantised weights; of a packed type's row as sits_dtype_row() finds it. */
 static inline void sits_group_load(uint32_t type, const uint8_t *row, size_t g, struct sits_group *out)
 {
+	const size_t line = 4 * SITS_PACK_ROWS;
+	uint8_t block[210];
 	const uint8_t *b;
 
+	if (type & SITS_PACKED && type != (SITS_I8C | SITS_PACKED)) {
+		size_t groups = sits_dtype_info(type)->block_elems / SITS_QG;
+
+		type = sits_dtype_plain(type);
+		sits_pack_load(type, row, g / groups, block);
+		row = block;
+		g %= groups;
+	}
 	out->off = 0;
 	out->mn = 0;
 	out->has_min = false;
@@ -191,6 +246,12 @@ static inline void sits_group_load(uint32_t type, const uint8_t *row, size_t g, 
 	case SITS_Q5_K:
 		sits_group_k45(row + g / 8 * 176, g % 8, true, out);
 		break;
+	case SITS_I8C:
+		sits_group_i8c(row, 4, row + 4 + g * SITS_QG, out);
+		return;
+	case SITS_I8C | SITS_PACKED:
+		sits_group_i8c(row, line, row + line * (1 + g * SITS_QG / 4), out);
+		return;
 	default:	/* SITS_Q6_K */
 		sits_group_k6(row + g / 8 * 210, g % 8, out);
 		return;

@@ -18,7 +18,11 @@
 
 struct sits_model;		/* daemon/model/model.h */
 struct sits_gen_result;
+struct sits_moe_stats;		/* daemon/engine/moe_stats.h */
 struct sits_engine;
+
+/* Who guesses tokens for one pass to check several; see spec.h. */
+enum sits_speculation { SITS_SPEC_OFF, SITS_SPEC_LOOKUP, SITS_SPEC_DRAFT };
 
 /**
  * struct sits_engine_opts - sizes of an engine; 0 takes the default.
@@ -29,6 +33,14 @@ struct sits_engine;
  * @context: longest sequence, at most the model's own
  * @pin: 1 pins compute threads to cores
  * @isa: backend name; NULL picks
+ * @kv_kind: enum sits_kv_kind; one that is not F16 changes answers a little
+ * @kv_limit: bytes of KV pages that the requests of a class may hold together, by SITS_CLASS_*; 0: no limit
+ * @speculation: enum sits_speculation; no answer depends on it
+ * @draft_tokens: most tokens guessed for a request in one step (default 8)
+ * @moe_capacity: @moe_balance: of experts, see moe_stats.h; 0: off. Either makes answers depend on other requests
+ * @route_patterns: of requests, whose routes to experts are remembered to have those in memory; 0: none. No answer depends
+ *	on it
+ * @draft: the smaller model that guesses, with the same tokens; borrowed until destroy
  */
 struct sits_engine_opts {
 	uint32_t threads;
@@ -38,6 +50,12 @@ struct sits_engine_opts {
 	uint64_t kv_bytes;
 	int pin;
 	const char *isa;
+	uint32_t kv_kind;
+	uint64_t kv_limit[3];
+	uint32_t speculation, draft_tokens;
+	float moe_capacity, moe_balance;
+	uint32_t route_patterns;
+	const struct sits_model *draft;
 };
 
 /* What a request hears, always from the engine's thread, inside sits_engine_step(). */
@@ -55,6 +73,7 @@ struct sits_gen_result {
 	int status;		/* 0; -ENOSPC out of KV pages; -EDOM not-finite logits; ... */
 	uint32_t finish;	/* SITS_FINISH_* of sits/infer.h */
 	uint32_t prompt_tokens, completion_tokens;
+	uint32_t cached_tokens;	/* of the prompt: found in the pages of earlier requests */
 	uint64_t arrival_ns, start_ns, first_token_ns, end_ns;	/* CLOCK_MONOTONIC; 0 = never came */
 	const char *why;	/* words for status != 0; borrowed during the call */
 };
@@ -69,6 +88,16 @@ struct sits_gen_params {
 	const size_t *stop_len;
 	size_t nr_stop;
 	uint32_t sched_class;	/* SITS_CLASS_* */
+	/* Requests of one scope use each other's keys and values for equal beginnings; 0: with nobody. All but the top bit
+	 * counts. Answers are the same; how soon they come tells what others of the scope have asked. */
+	uint64_t prefix_scope;
+	/* Requests of one tag are expected to want the same experts; 0: those of one scope that begin alike. */
+	uint64_t route_tag, route_scope;
+	bool no_speculation;
+	/* For measurements: the answer's tokens, in place of draws; ends and stop strings are not looked for.
+	 * Copied; [nr_forced], 0: none. max_tokens is not looked at then. */
+	const int32_t *forced;
+	size_t nr_forced;
 };
 
 int sits_engine_create(const struct sits_model *m, const struct sits_engine_opts *opts,
@@ -90,9 +119,22 @@ int sits_engine_step(struct sits_engine *e);
 
 struct sits_engine_stats {
 	uint64_t steps, prompt_tokens, generated_tokens, preemptions, nonfinite;
-	uint32_t running, waiting, pages_total, pages_used, threads;
+	uint64_t prefix_cache_queries, prefix_cache_hits;	/* tokens of prompts with a scope; those found */
+	uint64_t prefix_cache_evicted;	/* pages */
+	uint64_t draft_tokens, draft_accepted;	/* guessed; came true */
+	uint64_t routed, route_dropped;	/* rows x layers of experts; pairs of row and expert beyond moe_capacity */
+	uint64_t route_queries, route_found;	/* requests; those whose pattern was remembered */
+	uint64_t route_pairs, route_hits;	/* of those: pairs routed, and how many of them as remembered */
+	uint64_t prefetch_bytes;	/* of experts, missing from memory and asked for */
+	uint32_t running, waiting, threads;
+	uint32_t thread_nodes;	/* NUMA nodes that pinned threads are on; 0: not pinned */
+	uint32_t pages_total, pages_used, pages_cached;	/* used: by requests; cached: for others to come, may be taken */
+	uint64_t page_bytes;
 	const char *isa;
 };
 void sits_engine_get_stats(const struct sits_engine *e, struct sits_engine_stats *s);
+
+/** sits_engine_moe() - Load of each expert (moe_stats.h), borrowed until the next step; NULL in a dense model. */
+const struct sits_moe_stats *sits_engine_moe(const struct sits_engine *e);
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * graph.c - see graph.h.
  *
- * One run is one program of the thread team, four stages a layer:
+ * One run is one program of the thread team, five stages a layer:
  *
  *	qkv     matrices q, k, v           tail: RoPE, store k and v
  *	attend  heads of sequences         tail: prepare the input of wo
@@ -10,103 +10,41 @@
  *	ffn     gate, up, silu, product    tail: prepare the input of down
  *	down    and add to the residual    tail: drop cancelled rows, next layer's norm
  *
+ * A mixture of experts has three stages in place of the last two: graph_moe.c. Latent attention has others before attend, and one
+ * behind: graph_mla.c.
+ *
  * Where a batch has more rows than TAIL_ROWS, what the tails do becomes a stage of its own, split
  * by rows. Matrices are split by output columns into chunks of a size that depends on the shapes
  * and the number of threads alone; by the contract of the kernels no split changes a result.
  */
-#include "daemon/engine/graph.h"
-
 #include <errno.h>
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engine/kv.h"
+#include "daemon/engine/graph_impl.h"
 #include "daemon/engine/mem.h"
-#include "daemon/engine/threads.h"
-#include "daemon/model/model.h"
-
-/* Up to here a tail costs less than the barrier of a stage. */
-#define TAIL_ROWS 4
-/*
- * Columns in one task. Few and long: with 8 chunks a thread, at most 128 columns each, decoding on Zen 4 was a third
- * slower than with 2 and 512, since each start somewhere else costs the prefetchers their stride.
- */
-#define CHUNK_ALIGN 16
-#define CHUNK_MAX 512
-#define CHUNKS_PER_THREAD 2
-/* Tasks of an attention call in one claim: as many claims as level the threads. */
-#define ATTN_CLAIMS 8
-
-#define MAX_SLOTS 3
-
-/* One weight matrix in a stage: where its input lies and where its output goes. */
-struct mm {
-	const struct sits_weight *w;
-	const float *bias;
-	uint32_t slot;		/* prepared input, in struct gemm */
-	float *y;
-	size_t ldy;
-};
-
-/* Matrices that share an input; types of equal act_class share a prepared copy of it. */
-struct gemm {
-	struct mm mm[3];
-	uint32_t nr, nr_split, nr_slots;	/* the first nr_split are cut into chunks; others go along */
-	uint32_t slot_type[MAX_SLOTS];
-	size_t slot_row_bytes[MAX_SLOTS];
-	size_t K, chunk, nr_chunks;
-};
-
-struct layer_plan {
-	struct gemm qkv, wo, ffn, down;
-};
-
-/* Owned by the engine. Buffers are written by the team inside a run only. */
-struct sits_graph {
-	const struct sits_model *m;
-	const struct sits_backend *be;
-	struct sits_threads *team;
-	size_t max_rows, max_outs;
-	size_t E, F, QD, GD;	/* columns of x; of gate and up; of q; of k and v */
-	size_t kv_layer_bytes;
-
-	void *arena;		/* what follows lies here */
-	size_t arena_len;
-	float *x, *xn, *q, *k, *v, *att, *tmp, *gate, *up, *logits;
-	uint8_t *act[MAX_SLOTS];
-
-	struct layer_plan *plan;	/* [layers] */
-	struct gemm out;
-	uint8_t **scratch;	/* [threads], of scratch_len each */
-	size_t scratch_len;
-	uint32_t *row_seq;	/* [max_rows]: index into the batch's sequences */
-	uint32_t *out_owner;	/* [max_outs] */
-
-	/* Of the run under way; changed between stages only. */
-	struct sits_graph_batch *b;
-	const struct sits_kv *kv;
-	const struct layer_plan *cur;
-	size_t layer, rows, rows_per_task, nr_out;
-	struct sits_attn attn;
-	size_t attn_tasks, attn_per_claim;
-};
 
 /* ---- work on rows [r0, r1) ---- */
 
-static void prepare(struct sits_graph *g, const struct gemm *gm, const float *x, size_t ldx, size_t r0, size_t r1)
+void sits_graph_prepare(struct sits_graph *g, const struct gemm *gm, const float *x, size_t ldx, size_t r0, size_t r1)
 {
 	uint32_t s;
 
 	for (s = 0; s < gm->nr_slots; s++)
 		g->be->act_prepare(gm->slot_type[s], x + r0 * ldx, ldx, r1 - r0, gm->K,
-				   g->act[s] + r0 * gm->slot_row_bytes[s]);
+				   gm->act[s] + r0 * gm->slot_row_bytes[s]);
 }
 
 static void norm_rows(struct sits_graph *g, const struct gemm *gm, const struct sits_weight *w, size_t r0, size_t r1)
 {
-	g->be->rmsnorm(g->xn + r0 * g->E, g->x + r0 * g->E, w->data, r1 - r0, g->E, g->m->hp.rms_eps);
-	prepare(g, gm, g->xn, g->E, r0, r1);
+	float *x = g->x + r0 * g->E, *xn = g->xn + r0 * g->E;
+
+	if (gm->nr_slots == 1) {
+		g->be->add_rmsnorm_prepare(gm->slot_type[0], x, NULL, w->data, xn, r1 - r0, g->E, g->m->hp.rms_eps,
+					   gm->act[0] + r0 * gm->slot_row_bytes[0]);
+		return;
+	}
+	g->be->rmsnorm(xn, x, w->data, r1 - r0, g->E, g->m->hp.rms_eps);
+	sits_graph_prepare(g, gm, g->xn, g->E, r0, r1);
 }
 
 static void norm_attn_rows(struct sits_graph *g, size_t r0, size_t r1)
@@ -116,37 +54,60 @@ static void norm_attn_rows(struct sits_graph *g, size_t r0, size_t r1)
 
 static void norm_ffn_rows(struct sits_graph *g, size_t r0, size_t r1)
 {
-	norm_rows(g, &g->cur->ffn, &g->m->layer[g->layer].ffn_norm, r0, r1);
+	const struct sits_layer *l = &g->m->layer[g->layer];
+
+	norm_rows(g, l->kind == SITS_LAYER_MOE ? &g->cur->moe.in : &g->cur->ffn, &l->ffn_norm, r0, r1);
+}
+
+/* This layer's part of the page that row @r's key and value go to. */
+static void *page_of_row(const struct sits_graph *g, size_t r)
+{
+	const struct sits_attn_seq *s = &g->b->seq[g->row_seq[r]];
+
+	return g->kv->base + s->pages[g->b->pos[r] / SITS_KV_PAGE_TOKENS] * g->kv->page_bytes + g->attn.layer_off;
+}
+
+void sits_graph_store(struct sits_graph *g, size_t r0, size_t r1)
+{
+	size_t r;
+
+	for (r = r0; r < r1; r++)
+		g->be->kv_store(&g->kv_shape, page_of_row(g, r), g->b->pos[r] % SITS_KV_PAGE_TOKENS, g->k + r * g->KD,
+				g->v + r * g->VD);
 }
 
 static void store_rows(struct sits_graph *g, size_t r0, size_t r1)
 {
 	const struct sits_hparams *hp = &g->m->hp;
-	const struct sits_attn_seq *s;
-	const int32_t *pos = g->b->pos;
-	uint8_t *page;
+	const struct sits_layer *l = &g->m->layer[g->layer];
+	struct sits_rope_store rs = {
+		.H = hp->heads, .shape = &g->kv_shape, .q_norm = l->q_norm.data, .k_norm = l->k_norm.data,
+		.norm_all = hp->qk_norm == SITS_QK_NORM_ALL, .eps = hp->rms_eps, .inv_freq = g->m->inv_freq,
+		.R = hp->rope.dims, .neox = hp->rope.neox,
+		/* The magnitude of rotated q and k both: in q.k it is the square on one of them. */
+		.q_scale = g->m->rope_mscale * g->m->rope_mscale,
+	};
 	size_t r;
 
-	g->be->rope(g->q + r0 * g->QD, g->QD, pos + r0, g->m->inv_freq, r1 - r0, hp->heads, hp->head_dim,
-		    hp->rope_dims, hp->rope_neox);
-	g->be->rope(g->k + r0 * g->GD, g->GD, pos + r0, g->m->inv_freq, r1 - r0, hp->kv_heads, hp->head_dim,
-		    hp->rope_dims, hp->rope_neox);
 	for (r = r0; r < r1; r++) {
-		s = &g->b->seq[g->row_seq[r]];
-		page = g->kv->base + s->pages[pos[r] / SITS_KV_PAGE_TOKENS] * g->kv->page_bytes;
-		g->be->kv_store(page + g->attn.layer_off, pos[r] % SITS_KV_PAGE_TOKENS, g->k + r * g->GD,
-				g->v + r * g->GD, hp->kv_heads, hp->head_dim);
+		rs.q = g->q + r * g->QD;
+		rs.k = g->k + r * g->KD;
+		rs.v = g->v + r * g->VD;
+		rs.pos = g->b->pos[r];
+		rs.layer = page_of_row(g, r);
+		rs.slot = rs.pos % SITS_KV_PAGE_TOKENS;
+		g->be->rope_store(&rs);
 	}
 }
 
 static void prep_wo_rows(struct sits_graph *g, size_t r0, size_t r1)
 {
-	prepare(g, &g->cur->wo, g->att, g->QD, r0, r1);
+	sits_graph_prepare(g, &g->cur->wo, g->att, g->AD, r0, r1);
 }
 
 static void prep_down_rows(struct sits_graph *g, size_t r0, size_t r1)
 {
-	prepare(g, &g->cur->down, g->gate, g->F, r0, r1);
+	sits_graph_prepare(g, &g->cur->down, g->gate, g->F, r0, r1);
 }
 
 static void embed_rows(struct sits_graph *g, size_t r0, size_t r1)
@@ -155,29 +116,12 @@ static void embed_rows(struct sits_graph *g, size_t r0, size_t r1)
 	size_t r;
 
 	for (r = r0; r < r1; r++)
-		g->be->dequant(w->type, (const uint8_t *)w->data + (size_t)g->b->token[r] * w->row_bytes,
-			       g->x + r * g->E, g->E);
+		g->be->dequant(w->type, sits_dtype_row(w->type, w->data, w->row_bytes, g->b->token[r]), g->x + r * g->E,
+			       g->E);
 	norm_attn_rows(g, r0, r1);
 }
 
 /* ---- the same as stages or as tails ---- */
-
-#define ROW_TASK(name)									\
-static void task_##name(void *arg, size_t i, uint32_t self)				\
-{											\
-	struct sits_graph *g = arg;							\
-	size_t r0 = i * g->rows_per_task, r1 = r0 + g->rows_per_task;			\
-											\
-	name##_rows(g, r0, r1 < g->rows ? r1 : g->rows);				\
-}
-
-#define ROW_TAIL(name)									\
-static void tail_##name(void *arg)							\
-{											\
-	struct sits_graph *g = arg;							\
-											\
-	name##_rows(g, 0, g->rows);							\
-}
 
 ROW_TASK(embed)
 ROW_TASK(norm_attn)
@@ -186,22 +130,32 @@ ROW_TAIL(store)
 ROW_TASK(prep_wo)
 ROW_TAIL(prep_wo)
 ROW_TASK(norm_ffn)
-ROW_TAIL(norm_ffn)
 ROW_TASK(prep_down)
 ROW_TAIL(prep_down)
 
-/* ---- matrices: columns [n0, n1) ---- */
-
-static size_t aligned_columns(size_t N)
+static void tail_probe_ffn(void *arg)
 {
-	return (N + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
+	struct sits_graph *g = arg;
+
+	if (g->b->probe)
+		g->b->probe(g->b->arg, SITS_PROBE_FFN_IN, g->layer, g->xn, g->rows, g->E);
 }
 
-static void mm_run(struct sits_graph *g, const struct gemm *gm, const struct mm *mm, size_t T, size_t n0, size_t n1)
+static void tail_norm_ffn(void *arg)
+{
+	struct sits_graph *g = arg;
+
+	norm_ffn_rows(g, 0, g->rows);
+	tail_probe_ffn(g);
+}
+
+/* ---- matrices: columns [n0, n1) ---- */
+
+void sits_graph_mm(struct sits_graph *g, const struct gemm *gm, const struct mm *mm, size_t T, size_t n0, size_t n1)
 {
 	const struct sits_matmul call = {
 		.wtype = mm->w->type, .w = mm->w->data, .w_row_bytes = mm->w->row_bytes,
-		.x = g->act[mm->slot], .x_row_bytes = gm->slot_row_bytes[mm->slot],
+		.x = gm->act[mm->slot], .x_row_bytes = gm->slot_row_bytes[mm->slot],
 		.y = mm->y, .ldy = mm->ldy, .T = T, .K = mm->w->K, .N = mm->w->N, .n0 = n0, .n1 = n1,
 	};
 	size_t t;
@@ -211,11 +165,7 @@ static void mm_run(struct sits_graph *g, const struct gemm *gm, const struct mm 
 		g->be->add(mm->y + t * mm->ldy + n0, mm->bias + n0, n1 - n0);
 }
 
-/*
- * Chunk i of the matrices of a gemm laid side by side, each rounded up to CHUNK_ALIGN: @fn runs for the part
- * of each matrix that lies in it.
- */
-static void for_chunk(struct sits_graph *g, const struct gemm *gm, size_t i, size_t T,
+void sits_graph_chunk(struct sits_graph *g, const struct gemm *gm, size_t i, size_t T,
 		      void (*fn)(struct sits_graph *g, const struct gemm *gm, const struct mm *mm, size_t T,
 				 size_t n0, size_t n1))
 {
@@ -236,14 +186,14 @@ static void task_qkv(void *arg, size_t i, uint32_t self)
 {
 	struct sits_graph *g = arg;
 
-	for_chunk(g, &g->cur->qkv, i, g->rows, mm_run);
+	sits_graph_chunk(g, &g->cur->qkv, i, g->rows, sits_graph_mm);
 }
 
 static void mm_add(struct sits_graph *g, const struct gemm *gm, const struct mm *mm, size_t T, size_t n0, size_t n1)
 {
 	size_t t;
 
-	mm_run(g, gm, mm, T, n0, n1);
+	sits_graph_mm(g, gm, mm, T, n0, n1);
 	for (t = 0; t < T; t++)
 		g->be->add(g->x + t * g->E + n0, mm->y + t * mm->ldy + n0, n1 - n0);
 }
@@ -252,14 +202,14 @@ static void task_wo(void *arg, size_t i, uint32_t self)
 {
 	struct sits_graph *g = arg;
 
-	for_chunk(g, &g->cur->wo, i, g->rows, mm_add);
+	sits_graph_chunk(g, &g->cur->wo, i, g->rows, mm_add);
 }
 
 static void task_down(void *arg, size_t i, uint32_t self)
 {
 	struct sits_graph *g = arg;
 
-	for_chunk(g, &g->cur->down, i, g->rows, mm_add);
+	sits_graph_chunk(g, &g->cur->down, i, g->rows, mm_add);
 }
 
 /* Gate and up go together: their product is made while both are in the cache. */
@@ -268,8 +218,8 @@ static void mm_gate_up(struct sits_graph *g, const struct gemm *gm, const struct
 {
 	size_t t;
 
-	mm_run(g, gm, mm, T, n0, n1);
-	mm_run(g, gm, mm + 1, T, n0, n1);
+	sits_graph_mm(g, gm, mm, T, n0, n1);
+	sits_graph_mm(g, gm, mm + 1, T, n0, n1);
 	for (t = 0; t < T; t++)
 		g->be->silu_mul(g->gate + t * g->F + n0, g->gate + t * g->F + n0, g->up + t * g->F + n0, n1 - n0);
 }
@@ -278,14 +228,14 @@ static void task_ffn(void *arg, size_t i, uint32_t self)
 {
 	struct sits_graph *g = arg;
 
-	for_chunk(g, &g->cur->ffn, i, g->rows, mm_gate_up);
+	sits_graph_chunk(g, &g->cur->ffn, i, g->rows, mm_gate_up);
 }
 
 static void task_out(void *arg, size_t i, uint32_t self)
 {
 	struct sits_graph *g = arg;
 
-	for_chunk(g, &g->out, i, g->nr_out, mm_run);
+	sits_graph_chunk(g, &g->out, i, g->nr_out, sits_graph_mm);
 }
 
 static void task_attend(void *arg, size_t i, uint32_t self)
@@ -299,8 +249,9 @@ static void task_attend(void *arg, size_t i, uint32_t self)
 static void task_sample(void *arg, size_t i, uint32_t self)
 {
 	struct sits_graph *g = arg;
+	const struct out_run *o = &g->outs[i];
 
-	g->b->sample(g->b->arg, g->out_owner[i], g->logits + i * g->m->hp.vocab);
+	g->b->sample(g->b->arg, o->owner, g->logits + o->row0 * g->m->hp.vocab, o->nr);
 }
 
 /* ---- between layers: one thread ---- */
@@ -314,8 +265,20 @@ static void set_rows(struct sits_graph *g, size_t rows)
 	g->rows_per_task = per < 1 ? 1 : per > 8 ? 8 : per;
 	g->attn.seq = g->b->seq;
 	g->attn.nr_seq = g->b->nr_seq;
-	g->attn_tasks = rows ? g->be->attn_tasks(&g->attn) : 0;
-	per = g->attn_tasks / (ATTN_CLAIMS * nr_threads);
+}
+
+static void set_layer(struct sits_graph *g, size_t layer)
+{
+	size_t per;
+
+	g->layer = layer;
+	g->cur = &g->plan[layer];
+	g->attn.layer_off = layer * g->kv_layer_bytes;
+	g->attn.window = g->m->layer[layer].window;
+	/* Fewer rows may want more of it, after a drop; they can do without. */
+	g->attn.work = g->rows && g->be->attn_work_bytes(&g->attn) <= g->work_len ? g->work : NULL;
+	g->attn_tasks = g->rows ? g->be->attn_tasks(&g->attn) : 0;
+	per = g->attn_tasks / (ATTN_CLAIMS * sits_threads_nr(g->team));
 	g->attn_per_claim = per ? per : 1;
 }
 
@@ -359,50 +322,77 @@ static void drop_rows(struct sits_graph *g)
 static void gather_outs(struct sits_graph *g)
 {
 	const struct sits_graph_batch *b = g->b;
-	size_t i, last;
+	size_t i, first;
 
-	g->nr_out = 0;
+	g->nr_out = g->nr_outs = 0;
 	for (i = 0; i < b->nr_seq; i++) {
 		if (!b->want[i])
 			continue;
-		last = b->seq[i].row0 + b->seq[i].nr - 1;
-		g->be->rmsnorm(g->xn + g->nr_out * g->E, g->x + last * g->E, g->m->output_norm.data, 1, g->E,
-			       g->m->hp.rms_eps);
-		g->out_owner[g->nr_out++] = b->owner[i];
+		first = b->seq[i].row0 + b->seq[i].nr - b->want[i];
+		g->be->rmsnorm(g->xn + g->nr_out * g->E, g->x + first * g->E, g->m->output_norm.data, b->want[i],
+			       g->E, g->m->hp.rms_eps);
+		g->outs[g->nr_outs++] = (struct out_run){ b->owner[i], g->nr_out, b->want[i] };
+		g->nr_out += b->want[i];
 	}
 	if (g->nr_out)
-		prepare(g, &g->out, g->xn, g->E, 0, g->nr_out);
+		sits_graph_prepare(g, &g->out, g->xn, g->E, 0, g->nr_out);
 }
 
-static void tail_layer(void *arg)
+void sits_graph_end_layer(void *arg)
 {
 	struct sits_graph *g = arg;
 
 	if (g->b->dropped)
 		drop_rows(g);
-	g->layer++;
-	if (!g->rows || g->layer == g->m->hp.layers) {
+	if (!g->rows || g->layer + 1 == g->m->hp.layers) {
 		gather_outs(g);
 		return;
 	}
-	g->cur = &g->plan[g->layer];
-	g->attn.layer_off = g->layer * g->kv_layer_bytes;
+	set_layer(g, g->layer + 1);
 	if (g->rows <= TAIL_ROWS)
 		norm_attn_rows(g, 0, g->rows);
 }
 
 /* ---- the program ---- */
 
-static void rows_or_tail(struct sits_graph *g, uint32_t self, size_t nr,
-			 void (*task)(void *arg, size_t i, uint32_t self),
-			 void (*row_task)(void *arg, size_t i, uint32_t self), void (*row_tail)(void *arg))
+static size_t row_tasks(const struct sits_graph *g)
+{
+	return (g->rows + g->rows_per_task - 1) / g->rows_per_task;
+}
+
+void sits_graph_rows_or_tail(struct sits_graph *g, uint32_t self, size_t nr,
+			     void (*task)(void *arg, size_t i, uint32_t self),
+			     void (*row_task)(void *arg, size_t i, uint32_t self), void (*row_tail)(void *arg),
+			     void (*after)(void *arg))
 {
 	bool small = g->rows <= TAIL_ROWS;
-	size_t row_tasks = (g->rows + g->rows_per_task - 1) / g->rows_per_task;
 
 	sits_threads_stage(g->team, self, nr, task, small ? row_tail : NULL, g);
 	if (!small)
-		sits_threads_stage(g->team, self, row_tasks, row_task, NULL, g);
+		sits_threads_stage(g->team, self, row_tasks(g), row_task, after, g);
+}
+
+static size_t attn_claims(const struct sits_graph *g)
+{
+	return (g->attn_tasks + g->attn_per_claim - 1) / g->attn_per_claim;
+}
+
+static void attention_stages(struct sits_graph *g, uint32_t self)
+{
+	if (g->m->hp.kv_rank) {
+		sits_mla_stages(g, self);
+		sits_threads_stage(g->team, self, attn_claims(g), task_attend, NULL, g);
+		sits_graph_rows_or_tail(g, self, g->m->hp.heads, sits_mla_v_up, task_prep_wo, tail_prep_wo, NULL);
+		return;
+	}
+	sits_graph_rows_or_tail(g, self, g->cur->qkv.nr_chunks, task_qkv, task_store, tail_store, NULL);
+	sits_graph_rows_or_tail(g, self, attn_claims(g), task_attend, task_prep_wo, tail_prep_wo, NULL);
+}
+
+static void dense_stages(struct sits_graph *g, uint32_t self)
+{
+	sits_graph_rows_or_tail(g, self, g->cur->ffn.nr_chunks, task_ffn, task_prep_down, tail_prep_down, NULL);
+	sits_threads_stage(g->team, self, g->cur->down.nr_chunks, task_down, sits_graph_end_layer, g);
 }
 
 static void body(void *arg, uint32_t self)
@@ -410,25 +400,25 @@ static void body(void *arg, uint32_t self)
 	struct sits_graph *g = arg;
 	uint32_t l;
 
-	sits_threads_stage(g->team, self, (g->rows + g->rows_per_task - 1) / g->rows_per_task, task_embed, NULL, g);
+	sits_threads_stage(g->team, self, row_tasks(g), task_embed, NULL, g);
 	for (l = 0; l < g->m->hp.layers && g->rows; l++) {
 		if (l && g->rows > TAIL_ROWS)
-			sits_threads_stage(g->team, self, (g->rows + g->rows_per_task - 1) / g->rows_per_task,
-					   task_norm_attn, NULL, g);
-		rows_or_tail(g, self, g->cur->qkv.nr_chunks, task_qkv, task_store, tail_store);
-		rows_or_tail(g, self, (g->attn_tasks + g->attn_per_claim - 1) / g->attn_per_claim, task_attend,
-			     task_prep_wo, tail_prep_wo);
-		rows_or_tail(g, self, g->cur->wo.nr_chunks, task_wo, task_norm_ffn, tail_norm_ffn);
-		rows_or_tail(g, self, g->cur->ffn.nr_chunks, task_ffn, task_prep_down, tail_prep_down);
-		sits_threads_stage(g->team, self, g->cur->down.nr_chunks, task_down, tail_layer, g);
+			sits_threads_stage(g->team, self, row_tasks(g), task_norm_attn, NULL, g);
+		attention_stages(g, self);
+		sits_graph_rows_or_tail(g, self, g->cur->wo.nr_chunks, task_wo, task_norm_ffn, tail_norm_ffn,
+					tail_probe_ffn);
+		if (g->m->layer[l].kind == SITS_LAYER_MOE)
+			sits_moe_stages(g, self);
+		else
+			dense_stages(g, self);
 	}
 	if (!g->nr_out)
 		return;
 	sits_threads_stage(g->team, self, g->out.nr_chunks, task_out, NULL, g);
-	sits_threads_stage(g->team, self, g->nr_out, task_sample, NULL, g);
+	sits_threads_stage(g->team, self, g->nr_outs, task_sample, NULL, g);
 }
 
-/* Attention's scratch depends on the batch; a layer's call is like the next one's. */
+/* Attention's scratch depends on the batch; without a window it takes the most. */
 static int reserve_scratch(struct sits_graph *g)
 {
 	size_t need = g->be->attn_scratch_bytes(&g->attn);
@@ -459,206 +449,49 @@ err_unmap:
 	return -ENOMEM;
 }
 
+/* What threads share that work on one row's context; zero at first, and left so that the next call can use it. */
+static int reserve_work(struct sits_graph *g)
+{
+	size_t need = g->be->attn_work_bytes(&g->attn);
+	int ret;
+
+	if (need <= g->work_len)
+		return 0;
+	sits_mem_unmap(g->work, g->work_len);
+	g->work = NULL;
+	g->work_len = 0;
+	need += need / 2;
+	ret = sits_mem_map(need, &g->work);
+	if (!ret)
+		g->work_len = need;
+	return ret;
+}
+
 int sits_graph_run(struct sits_graph *g, const struct sits_kv *kv, struct sits_graph_batch *b)
 {
 	const struct sits_hparams *hp = &g->m->hp;
+	size_t i, wanted = 0;
 	int ret;
 
+	for (i = 0; i < b->nr_seq; i++)
+		wanted += b->want[i];
+	if (wanted > g->max_outs)
+		return -EINVAL;
 	g->b = b;
 	g->kv = kv;
-	g->layer = 0;
-	g->cur = g->plan;
-	g->nr_out = 0;
+	g->nr_out = g->nr_outs = 0;
 	g->attn = (struct sits_attn){
-		.q = g->q, .y = g->att, .kv = kv->base, .page_bytes = kv->page_bytes, .H = hp->heads,
-		.G = hp->kv_heads, .D = hp->head_dim, .scale = 1.0f / sqrtf(hp->head_dim),
+		.q = hp->kv_rank ? g->mla.q : g->q, .y = hp->kv_rank ? g->mla.sum : g->att, .kv = kv->base, .page_bytes = kv->page_bytes, .H = hp->heads,
+		.shape = g->kv_shape, .scale = hp->attn_scale,
 	};
 	map_rows(g);
 	set_rows(g, b->T);
 	ret = reserve_scratch(g);
+	if (!ret)
+		ret = reserve_work(g);
 	if (ret)
 		return ret;
+	set_layer(g, 0);
 	sits_threads_run(g->team, body, g);
 	return 0;
-}
-
-/* ---- plan ---- */
-
-static void plan_begin(struct gemm *gm, size_t K)
-{
-	memset(gm, 0, sizeof(*gm));
-	gm->K = K;
-}
-
-static void plan_add(struct sits_graph *g, struct gemm *gm, const struct sits_weight *w, const struct sits_weight *bias,
-		     float *y, size_t ldy)
-{
-	const struct sits_backend *be = g->be;
-	uint32_t s;
-
-	for (s = 0; s < gm->nr_slots; s++)
-		if (be->act_class(gm->slot_type[s]) == be->act_class(w->type))
-			break;
-	if (s == gm->nr_slots) {
-		gm->nr_slots++;
-		gm->slot_type[s] = w->type;
-		gm->slot_row_bytes[s] = be->act_row_bytes(w->type, gm->K);
-	}
-	gm->mm[gm->nr++] = (struct mm){ .w = w, .bias = bias ? bias->data : NULL, .slot = s, .y = y, .ldy = ldy };
-}
-
-/* Cut the first @nr_split matrices into chunks. */
-static void plan_end(struct sits_graph *g, struct gemm *gm, uint32_t nr_split)
-{
-	size_t total = 0, c;
-	uint32_t i;
-
-	for (i = 0; i < nr_split; i++)
-		total += aligned_columns(gm->mm[i].w->N);
-	c = aligned_columns(total / (CHUNKS_PER_THREAD * sits_threads_nr(g->team)));
-	gm->chunk = c < CHUNK_ALIGN ? CHUNK_ALIGN : c > CHUNK_MAX ? CHUNK_MAX : c;
-	gm->nr_chunks = (total + gm->chunk - 1) / gm->chunk;
-	gm->nr_split = nr_split;
-}
-
-static void plan_all(struct sits_graph *g)
-{
-	const struct sits_layer *l;
-	struct layer_plan *p;
-	uint32_t i;
-
-	for (i = 0; i < g->m->hp.layers; i++) {
-		l = &g->m->layer[i];
-		p = &g->plan[i];
-		plan_begin(&p->qkv, g->E);
-		plan_add(g, &p->qkv, &l->wq, &l->bq, g->q, g->QD);
-		plan_add(g, &p->qkv, &l->wk, &l->bk, g->k, g->GD);
-		plan_add(g, &p->qkv, &l->wv, &l->bv, g->v, g->GD);
-		plan_end(g, &p->qkv, 3);
-		plan_begin(&p->wo, g->QD);
-		plan_add(g, &p->wo, &l->wo, &l->bo, g->tmp, g->E);
-		plan_end(g, &p->wo, 1);
-		plan_begin(&p->ffn, g->E);
-		plan_add(g, &p->ffn, &l->w_gate, &l->b_gate, g->gate, g->F);
-		plan_add(g, &p->ffn, &l->w_up, &l->b_up, g->up, g->F);
-		plan_end(g, &p->ffn, 1);
-		plan_begin(&p->down, g->F);
-		plan_add(g, &p->down, &l->w_down, &l->b_down, g->tmp, g->E);
-		plan_end(g, &p->down, 1);
-	}
-	plan_begin(&g->out, g->E);
-	plan_add(g, &g->out, &g->m->output, NULL, g->logits, g->m->hp.vocab);
-	plan_end(g, &g->out, 1);
-}
-
-static size_t larger(size_t a, size_t b)
-{
-	return a > b ? a : b;
-}
-
-static size_t widest_slot(const struct gemm *gm)
-{
-	size_t n = 0;
-	uint32_t s;
-
-	for (s = 0; s < gm->nr_slots; s++)
-		n = larger(n, gm->slot_row_bytes[s]);
-	return n;
-}
-
-/* Place the buffers one after another, each on a cache line. With base NULL only the length counts. */
-static size_t place(struct sits_graph *g, uint8_t *base, size_t slot_bytes)
-{
-	const size_t R = g->max_rows;
-	struct { float **p; size_t nr; } part[] = {
-		{ &g->x, R * g->E }, { &g->xn, larger(R, g->max_outs) * g->E }, { &g->q, R * g->QD },
-		{ &g->k, R * g->GD }, { &g->v, R * g->GD }, { &g->att, R * g->QD }, { &g->tmp, R * g->E },
-		{ &g->gate, R * g->F }, { &g->up, R * g->F }, { &g->logits, g->max_outs * g->m->hp.vocab },
-	};
-	size_t at = 0, i;
-
-	for (i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
-		*part[i].p = base ? (float *)(base + at) : NULL;
-		at += (part[i].nr * sizeof(float) + 63) & ~(size_t)63;
-	}
-	for (i = 0; i < MAX_SLOTS; i++) {
-		g->act[i] = base ? base + at : NULL;
-		at += (slot_bytes + 63) & ~(size_t)63;
-	}
-	return at;
-}
-
-static int create_buffers(struct sits_graph *g)
-{
-	size_t wide, i;
-	void *p;
-	int ret;
-
-	g->plan = calloc(g->m->hp.layers, sizeof(*g->plan));
-	g->scratch = calloc(sits_threads_nr(g->team), sizeof(*g->scratch));
-	g->row_seq = malloc(g->max_rows * sizeof(*g->row_seq));
-	g->out_owner = malloc(g->max_outs * sizeof(*g->out_owner));
-	if (!g->plan || !g->scratch || !g->row_seq || !g->out_owner)
-		return -ENOMEM;
-	/* Planned twice: for the widths, and again when the buffers have addresses. */
-	plan_all(g);
-	wide = widest_slot(&g->out);
-	for (i = 0; i < g->m->hp.layers; i++) {
-		wide = larger(wide, widest_slot(&g->plan[i].qkv));
-		wide = larger(wide, widest_slot(&g->plan[i].wo));
-		wide = larger(wide, widest_slot(&g->plan[i].ffn));
-		wide = larger(wide, widest_slot(&g->plan[i].down));
-	}
-	wide *= larger(g->max_rows, g->max_outs);
-	g->arena_len = place(g, NULL, wide);
-	ret = sits_mem_map(g->arena_len, &p);
-	if (ret)
-		return ret;
-	g->arena = p;
-	place(g, p, wide);
-	plan_all(g);
-	return 0;
-}
-
-int sits_graph_create(const struct sits_model *m, const struct sits_backend *be, struct sits_threads *team,
-		      size_t max_rows, size_t max_outs, struct sits_graph **out, struct sits_diag *diag)
-{
-	struct sits_graph *g = calloc(1, sizeof(*g));
-	int ret;
-
-	if (!g)
-		return -ENOMEM;
-	g->m = m;
-	g->be = be;
-	g->team = team;
-	g->max_rows = max_rows;
-	g->max_outs = max_outs;
-	g->E = m->hp.embd;
-	g->F = m->hp.ff;
-	g->QD = (size_t)m->hp.heads * m->hp.head_dim;
-	g->GD = (size_t)m->hp.kv_heads * m->hp.head_dim;
-	g->kv_layer_bytes = be->kv_layer_bytes(m->hp.kv_heads, m->hp.head_dim);
-	ret = create_buffers(g);
-	if (ret) {
-		sits_graph_destroy(g);
-		return sits_diag_fail(diag, ret, "engine: no memory for batches of %zu tokens", max_rows);
-	}
-	*out = g;
-	return 0;
-}
-
-void sits_graph_destroy(struct sits_graph *g)
-{
-	uint32_t i;
-
-	if (!g)
-		return;
-	for (i = 0; g->scratch && i < sits_threads_nr(g->team); i++)
-		sits_mem_unmap(g->scratch[i], g->scratch_len);
-	sits_mem_unmap(g->arena, g->arena_len);
-	free(g->scratch);
-	free(g->row_seq);
-	free(g->out_owner);
-	free(g->plan);
-	free(g);
 }

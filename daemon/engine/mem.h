@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mem.h - memory for what users said and were told: KV pages, activations, logits.
+ * mem.h - memory for what users said and were told: KV pages, activations, logits; and for the few weights that can't be
+ * used where they were loaded.
  *
  * Left out of core dumps, blank in a forked child, locked against swap where the limit allows.
  * Pages come on first touch, so a generous reservation costs nothing until it is used.

@@ -101,6 +101,22 @@ void sits_sampler_destroy(struct sits_sampler *s)
 	free(s);
 }
 
+int sits_sampler_copy(const struct sits_sampler *from, uint32_t vocab, struct sits_sampler **to)
+{
+	struct sits_sampler *s = *to;
+
+	if (!s) {
+		s = calloc(1, sizeof(*s));
+		if (!s)
+			return -ENOMEM;
+		s->opt = from->opt;
+		s->vocab = vocab;
+		*to = s;
+	}
+	memcpy(s->rng, from->rng, sizeof(s->rng));
+	return 0;
+}
+
 #define LANES 16
 #define BLOCK 1024		/* a multiple of LANES */
 

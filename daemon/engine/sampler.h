@@ -27,6 +27,9 @@ struct sits_sampler;
  * Return: 0; -EINVAL where a value is out of its range or not finite; -ENOMEM. */
 int sits_sampler_create(const struct sits_sampling *s, uint32_t vocab, struct sits_sampler **out);
 void sits_sampler_destroy(struct sits_sampler *s);
+/** sits_sampler_copy() - Make *@to draw as @from would from now on, from logits of @vocab tokens. *@to NULL: made here,
+ * to be destroyed by the caller; else one made so before from the same one. Return: 0; -ENOMEM. */
+int sits_sampler_copy(const struct sits_sampler *from, uint32_t vocab, struct sits_sampler **to);
 /** sits_sampler_draw() - Pick a token. @logits: [vocab], borrowed, not changed; @history: prompt and
  * generated tokens so far. Return: the id; -EDOM where a logit is NaN or +Inf, or all are -Inf; -ENOMEM. */
 int32_t sits_sampler_draw(struct sits_sampler *s, const float *logits, const int32_t *history, size_t nr_history);

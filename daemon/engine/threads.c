@@ -18,6 +18,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "daemon/engine/topology.h"
+
 /* About 50 us on today's cores: longer than any stage of a small batch, shorter than a scheduler's slice. */
 #define SPINS 2000
 /* Two lines: the adjacent-line prefetcher of x86 pairs them. */
@@ -44,6 +46,7 @@ struct sits_threads {
 	void (*body)(void *arg, uint32_t self);
 	void *arg;
 	_Alignas(LINE) uint32_t nr;
+	uint32_t nodes;				/* of the pinned threads; 0: not pinned */
 	bool pinned;
 	cpu_set_t old_mask;
 	struct worker *worker;			/* [nr]; 0 is the caller, without a thread */
@@ -136,51 +139,14 @@ static void *worker_main(void *p)
 	}
 }
 
-/* The first CPU of cpu's core, or cpu itself where the topology is not told. */
-static int core_of(int cpu)
+/* The CPUs that this thread may run on; none where the system does not tell. */
+static void read_topology(struct sits_topology *topo)
 {
-	char path[96];
-	int first = cpu;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-	f = fopen(path, "re");
-	if (!f)
-		return cpu;
-	if (fscanf(f, "%d", &first) != 1)
-		first = cpu;
-	fclose(f);
-	return first;
-}
-
-/* Allowed CPUs, one of each core first, then their siblings. Returns the number of cores; *nr: all of them. */
-static uint32_t list_cpus(int cpu[CPU_SETSIZE], uint32_t *nr)
-{
-	static const int max = CPU_SETSIZE;
-	bool seen[CPU_SETSIZE] = { false };
-	int sibling[CPU_SETSIZE];
-	uint32_t cores = 0, rest = 0;
 	cpu_set_t mask;
-	int i, core;
 
-	*nr = 0;
 	if (sched_getaffinity(0, sizeof(mask), &mask))
-		return 0;
-	for (i = 0; i < max; i++) {
-		if (!CPU_ISSET(i, &mask))
-			continue;
-		core = core_of(i);
-		if (core < 0 || core >= max)
-			core = i;
-		if (seen[core])
-			sibling[rest++] = i;
-		else
-			cpu[cores++] = i;
-		seen[core] = true;
-	}
-	memcpy(cpu + cores, sibling, rest * sizeof(*cpu));
-	*nr = cores + rest;
-	return cores;
+		CPU_ZERO(&mask);
+	sits_topology_read(SITS_TOPOLOGY_ROOT, &mask, topo);
 }
 
 /* Whole CPUs that the cgroup's quota grants; 0 without one. */
@@ -201,9 +167,11 @@ static uint32_t cgroup_cpus(void)
 
 uint32_t sits_threads_usable(void)
 {
-	int cpu[CPU_SETSIZE];
-	uint32_t nr, cores = list_cpus(cpu, &nr), quota = cgroup_cpus();
+	uint32_t cores, quota = cgroup_cpus();
+	struct sits_topology topo;
 
+	read_topology(&topo);
+	cores = topo.cores;
 	if (quota && quota < cores)
 		cores = quota;
 	if (cores > SITS_THREADS_MAX)
@@ -211,21 +179,33 @@ uint32_t sits_threads_usable(void)
 	return cores ? cores : 1;
 }
 
+void sits_threads_plan(uint32_t nr, int pin, cpu_set_t *nodes)
+{
+	struct sits_topology topo;
+
+	read_topology(&topo);
+	if (!nr)
+		nr = sits_threads_usable();
+	sits_topology_nodes(&topo, pin ? nr : topo.nr, nodes);
+}
+
 static void pin_all(struct sits_threads *t)
 {
-	int cpu[CPU_SETSIZE];
+	struct sits_topology topo;
 	cpu_set_t one;
-	uint32_t nr, i;
+	uint32_t i;
 
-	list_cpus(cpu, &nr);
-	if (nr < t->nr || pthread_getaffinity_np(pthread_self(), sizeof(t->old_mask), &t->old_mask))
+	read_topology(&topo);
+	if (topo.nr < t->nr || pthread_getaffinity_np(pthread_self(), sizeof(t->old_mask), &t->old_mask))
 		return;
 	for (i = 0; i < t->nr; i++) {
 		CPU_ZERO(&one);
-		CPU_SET(cpu[i], &one);
+		CPU_SET(topo.cpu[i].cpu, &one);
+		/* A CPU that went offline just now leaves its thread where the others may run, too. */
 		pthread_setaffinity_np(i ? t->worker[i].thread : pthread_self(), sizeof(one), &one);
 	}
 	t->pinned = true;
+	t->nodes = sits_topology_nodes(&topo, t->nr, NULL);
 }
 
 static void stop_workers(struct sits_threads *t, uint32_t started)
@@ -294,4 +274,9 @@ void sits_threads_destroy(struct sits_threads *t)
 uint32_t sits_threads_nr(const struct sits_threads *t)
 {
 	return t->nr;
+}
+
+uint32_t sits_threads_nodes(const struct sits_threads *t)
+{
+	return t->nodes;
 }

@@ -19,6 +19,7 @@
 #ifndef SITS_ENGINE_THREADS_H
 #define SITS_ENGINE_THREADS_H
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,9 +33,16 @@ struct sits_threads;
 uint32_t sits_threads_usable(void);
 
 /**
+ * sits_threads_plan() - Where a team would be, if the calling thread created it now.
+ * @nr: @pin: as for sits_threads_create()
+ * @nodes: out: its NUMA nodes; those of all CPUs of the mask where it would not be pinned
+ */
+void sits_threads_plan(uint32_t nr, int pin, cpu_set_t *nodes);
+
+/**
  * sits_threads_create() - Start a team.
  * @nr: threads with the caller's one, 1 to SITS_THREADS_MAX; 0: sits_threads_usable()
- * @pin: bind each thread, the caller's too, to a core of its own, if there are enough
+ * @pin: bind each thread, the caller's too, to a CPU of its own in the order of topology.h, if there are enough
  * Return: 0; -EINVAL; -ENOMEM; -EAGAIN where the system has no more threads.
  */
 int sits_threads_create(uint32_t nr, int pin, struct sits_threads **out, struct sits_diag *diag);
@@ -43,6 +51,9 @@ int sits_threads_create(uint32_t nr, int pin, struct sits_threads **out, struct 
 void sits_threads_destroy(struct sits_threads *t);
 
 uint32_t sits_threads_nr(const struct sits_threads *t);
+
+/** sits_threads_nodes() - NUMA nodes that pinned threads are on; 0 for a team that is not pinned. */
+uint32_t sits_threads_nodes(const struct sits_threads *t);
 
 /** sits_threads_run() - Execute @body(arg, self) on every thread, self from 0 (the caller) up; returns when all are done. */
 void sits_threads_run(struct sits_threads *t, void (*body)(void *arg, uint32_t self), void *arg);

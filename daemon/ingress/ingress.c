@@ -3,6 +3,7 @@
  * ingress.c - see ingress.h.
  */
 #include "daemon/ingress/ingress.h"
+#include "daemon/siphash.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,6 +20,7 @@
 #include "daemon/model/model.h"
 #include "sits/queue.h"
 
+#define NO_USER		UINT64_MAX	/* no uid: they have 32 bits */
 #define NR_BUCKETS	256	/* of the table by request id; power of two */
 #define MIN_PIECE	64	/* a control token's text may be this long at least, whatever the pieces say */
 
@@ -36,6 +38,7 @@ struct job {
 	int cancel_status;		/* what a cancelled job ends with */
 
 	uint64_t req, client, arrival_ns;
+	uint32_t uid;			/* of the client */
 	struct sits_request request;
 	struct sits_tokens tokens;
 
@@ -51,6 +54,7 @@ struct sits_ingress {
 	struct sits_loop *loop;
 	struct sits_queue *queue;
 	size_t longest_piece;		/* bytes behind one token, at most */
+	uint64_t hash_key[2];		/* of scopes */
 	_Atomic uint32_t max_tokens, max_prompt_tokens;
 	struct job *dirty;		/* the loop's thread alone */
 
@@ -319,6 +323,7 @@ static void commit_done(struct job *j, const struct sits_gen_result *res, int st
 		.finish = res->finish,
 		.prompt_tokens = res->prompt_tokens,
 		.completion_tokens = res->completion_tokens,
+		.cached_tokens = res->cached_tokens,
 		.queue_ns = since(res->start_ns, j->arrival_ns),
 		.first_token_ns = since(res->first_token_ns, j->arrival_ns),
 		.total_ns = since(now_ns(), j->arrival_ns),
@@ -421,6 +426,29 @@ static int check_prompt_length(const struct job *j, struct sits_diag *diag)
 	return 0;
 }
 
+/* What stands for requests of a user, all (NO_USER), with the tag of @j or without one: a keyed hash, so that nobody can
+ * make theirs that of another. Never 0. */
+static uint64_t scope_of(const struct job *j, uint64_t user)
+{
+	const uint64_t *key = j->in->hash_key;
+	const struct sits_request *r = &j->request;
+	uint64_t part[2] = { user, r->tag ? sits_siphash(key, r->tag, r->tag_len) : 0 };
+
+	return sits_siphash(key, part, sizeof(part)) | 1;
+}
+
+static uint64_t prefix_scope(const struct job *j)
+{
+	switch (j->in->opts.prefix) {
+	case SITS_PREFIX_OFF:
+		return 0;
+	case SITS_PREFIX_ALL:
+		return scope_of(j, NO_USER);
+	default:
+		return scope_of(j, j->uid);
+	}
+}
+
 static void fill_params(struct job *j)
 {
 	const struct sits_infer_request_hdr *h = &j->request.hdr;
@@ -436,6 +464,9 @@ static void fill_params(struct job *j)
 		.ignore_eos = h->flags & SITS_INFER_IGNORE_EOS,
 		.stop = j->request.stop, .stop_len = j->request.stop_len, .nr_stop = j->request.nr_stop,
 		.sched_class = h->sched_class,
+		.prefix_scope = prefix_scope(j), .route_tag = j->request.tag ? scope_of(j, j->uid) : 0,
+		.route_scope = scope_of(j, j->uid),
+		.no_speculation = h->flags & SITS_INFER_NO_SPECULATION,
 		.sampling = {
 			.temperature = h->temperature, .top_k = h->top_k, .top_p = h->top_p, .min_p = h->min_p,
 			.repeat_penalty = h->repeat_penalty, .frequency_penalty = h->frequency_penalty,
@@ -559,6 +590,7 @@ static void accept_job(struct sits_ingress *in, const struct sits_queue_event *e
 	j->in = in;
 	j->req = ev->req;
 	j->client = ev->client;
+	j->uid = ev->client_uid;
 	j->arrival_ns = now_ns();
 	j->request = *r;
 	pthread_mutex_lock(&in->lock);
@@ -667,6 +699,10 @@ int sits_ingress_create(const struct sits_ingress_opts *opts, struct sits_ingres
 
 	if (!in)
 		return -ENOMEM;
+	if (getrandom(in->hash_key, sizeof(in->hash_key), 0) != sizeof(in->hash_key)) {
+		free(in);
+		return -EIO;
+	}
 	in->opts = *opts;
 	in->longest_piece = longest_piece(opts->model->tok);
 	pthread_mutex_init(&in->lock, NULL);

@@ -23,6 +23,9 @@
 
 struct sits_ingress;
 struct sits_model;
+
+/* Whose requests use each other's computed prefixes; a tag narrows it further. */
+enum sits_prefix_sharing { SITS_PREFIX_OFF, SITS_PREFIX_USER, SITS_PREFIX_ALL };
 struct sits_queue;
 
 /* What one request may ask for; 0 means what fits the context. */
@@ -34,6 +37,7 @@ struct sits_limits {
  * struct sits_ingress_opts - what it works with; pointers are borrowed until sits_ingress_destroy().
  * @model_id: what a request's MODEL field must name
  * @context: longest sequence in tokens
+ * @prefix: enum sits_prefix_sharing
  * @info: the answer to INFO: JSON text, freed with free(); called on the fetching thread
  * @idle: no request is outstanding any more; from any thread, with no lock held; may be NULL
  * @fault: fetching, or the engine, failed for good with @err; from any thread
@@ -43,6 +47,7 @@ struct sits_ingress_opts {
 	const char *model_id;
 	uint32_t context;
 	struct sits_limits limits;
+	uint32_t prefix;
 	struct sits_counters *counters;
 	char *(*info)(void *arg);
 	void (*idle)(void *arg);

@@ -55,6 +55,10 @@ static int add_field(void *arg, uint16_t type, const void *bytes, size_t len)
 		r->model = bytes;
 		r->model_len = len;
 		return 0;
+	case SITS_FIELD_TAG:
+		r->tag = bytes;
+		r->tag_len = len;
+		return 0;
 	default:
 		return -EINVAL;
 	}

@@ -37,6 +37,8 @@ struct sits_request {
 	size_t nr_stop;
 	const char *model;		/* NULL: any */
 	size_t model_len;
+	const char *tag;		/* NULL: none */
+	size_t tag_len;
 };
 
 /**

@@ -503,6 +503,7 @@ static int take_dtype(struct gguf_cur *c, struct sits_gguf_tensor *t, uint64_t e
 {
 	const struct sits_dtype_info *info;
 	size_t at = c->pos;
+	uint64_t matrix;
 	int ret;
 
 	ret = take_u32(c, &t->type, w, "tensor type");
@@ -516,7 +517,8 @@ static int take_dtype(struct gguf_cur *c, struct sits_gguf_tensor *t, uint64_t e
 	if (t->ne[0] % info->block_elems)
 		return gguf_bad(c, -EBADMSG, at, w, "a row of %llu elements is not whole %s blocks of %u",
 				(unsigned long long)t->ne[0], info->name, info->block_elems);
-	if (__builtin_mul_overflow(elems / info->block_elems, (uint64_t)info->block_bytes, &t->bytes))
+	matrix = sits_dtype_matrix_bytes(t->type, t->ne[0], t->ne[1]);
+	if (!matrix || __builtin_mul_overflow(matrix, elems / (t->ne[0] * t->ne[1]), &t->bytes))
 		return gguf_bad(c, -EBADMSG, at, w, "the size in bytes overflows");
 	return 0;
 }
@@ -692,6 +694,34 @@ int sits_gguf_open(const void *data, size_t len, struct sits_gguf **out, struct 
 		return ret;
 	}
 	*out = g;
+	return 0;
+}
+
+int sits_gguf_attach(struct sits_gguf *g, const struct sits_gguf_tensor *t, size_t nr, struct sits_diag *diag)
+{
+	struct sits_gguf_tensor *copy;
+	uint32_t *slot;
+	size_t i;
+
+	if (g->nr_tensors || nr >= UINT32_MAX)
+		return -EINVAL;
+	copy = calloc(nr + 1, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	free(g->tensor);
+	g->tensor = copy;
+	free(g->by_name.slot);
+	memset(&g->by_name, 0, sizeof(g->by_name));
+	if (table_init(&g->by_name, nr))
+		return -ENOMEM;	/* only to be closed now */
+	for (i = 0; i < nr; i++) {
+		slot = name_slot(g, t[i].name.p, t[i].name.len);
+		if (*slot)
+			return sits_diag_fail(diag, -EBADMSG, "model: there are two tensors %.*s", shown(t[i].name), t[i].name.p);
+		copy[i] = t[i];
+		*slot = (uint32_t)i + 1;
+		g->nr_tensors = i + 1;
+	}
 	return 0;
 }
 

@@ -53,6 +53,14 @@ struct sits_gguf_tensor {
 int sits_gguf_open(const void *data, size_t len, struct sits_gguf **out, struct sits_diag *diag);
 void sits_gguf_close(struct sits_gguf *g);	/* NULL is allowed */
 
+/**
+ * sits_gguf_attach() - Give an index of a file without tensors those that are elsewhere.
+ * @g: from an image of keys alone (meta.h)
+ * @t: [nr]; copied, but for the names and data, which must stay until sits_gguf_close()
+ * Return: 0; -EBADMSG where two have one name; -EINVAL where @g has tensors; -ENOMEM.
+ */
+int sits_gguf_attach(struct sits_gguf *g, const struct sits_gguf_tensor *t, size_t nr, struct sits_diag *diag);
+
 /* Typed look-up. Return 0; -ENOENT where the key is absent; -EINVAL where it is of another type
  * or does not fit. Any integer type converts to u64 if it is not negative. */
 int sits_gguf_get_u64(const struct sits_gguf *g, const char *key, uint64_t *v);

@@ -5,8 +5,9 @@
  *   tokenizer.c    creation from metadata, the public calls
  *   tok_vocab.c    token texts, attributes, the text -> id table
  *   tok_special.c  tokens recognised in raw text before anything else
+ *   tok_nfc.c      Unicode normalisation form C
  *   tok_split.c    UTF-8 repair and the PCRE2 pre-tokenizers
- *   tok_bpe.c      byte-level BPE
+ *   tok_bpe.c      BPE by merges, of bytes or of characters
  *   tok_spm.c      SentencePiece BPE
  *   tok_heap.c     the priority queue of both
  *
@@ -39,6 +40,8 @@
 #define SITS_TOK_ATTR_BYTE	(1u << 5)
 #define SITS_TOK_ATTR_EOG	(1u << 6)
 #define SITS_TOK_ATTR_RSTRIP	(1u << 7)	/* swallows the white space after it */
+#define SITS_TOK_ATTR_LSTRIP	(1u << 8)	/* ... and before it */
+#define SITS_TOK_ATTR_LATE	(1u << 9)	/* recognised in normalised text, as its own text is normalised */
 
 /* Fold a 128-bit product: every bit of the result hangs on every bit of @x. */
 static inline uint64_t sits_tok_mix(uint64_t x)
@@ -47,6 +50,15 @@ static inline uint64_t sits_tok_mix(uint64_t x)
 
 	return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
+
+/* ---- tok_nfc.c ---- */
+
+/**
+ * sits_tok_nfc() - Normalise text.
+ * @out: the text, or where it changes a new one, which is *@owned too; free(*owned) in any case. Bytes that are no UTF-8 stay
+ * Time grows as n log n. Return: 0 or -ENOMEM.
+ */
+int sits_tok_nfc(const char *text, size_t len, const char **out, size_t *out_len, char **owned);
 
 /* ---- tok_vocab.c ---- */
 
@@ -57,7 +69,7 @@ struct sits_tok_slot {
 
 struct sits_tok_vocab {
 	const struct sits_str *text;	/* [nr]; in the GGUF */
-	uint8_t *attr;			/* [nr] */
+	uint16_t *attr;			/* [nr] */
 	uint32_t nr;
 	size_t max_len;			/* of text, bytes */
 	uint64_t seed;
@@ -82,6 +94,8 @@ struct sits_tok_node {
 
 struct sits_tok_special {
 	const struct sits_tok_vocab *v;
+	const struct sits_str *text;	/* [v->nr]: what stands for each token; an empty one is not recognised */
+	bool leftmost;			/* at each place the longest, from left to right; else the longest wherever it stands */
 	struct sits_tok_node *node;
 	uint32_t nr, cap;
 	int32_t root[256];		/* node of each first byte, -1: none */
@@ -98,7 +112,12 @@ struct sits_tok_fragments {
 	size_t nr, cap;
 };
 
-int sits_tok_special_init(struct sits_tok_special *s, const struct sits_tok_vocab *v, struct sits_diag *diag);
+/**
+ * sits_tok_special_init() - @text: as in the struct, borrowed; NULL takes the vocabulary's.
+ * @late: the tokens with SITS_TOK_ATTR_LATE, else those without
+ */
+int sits_tok_special_init(struct sits_tok_special *s, const struct sits_tok_vocab *v, const struct sits_str *text, bool late,
+			  bool leftmost, struct sits_diag *diag);
 void sits_tok_special_fini(struct sits_tok_special *s);
 /**
  * sits_tok_special_split() - Cut @text at the special tokens in it.
@@ -111,14 +130,31 @@ int sits_tok_special_split(const struct sits_tok_special *s, const char *text, s
 
 /* ---- tok_split.c ---- */
 
-enum sits_tok_family { SITS_TOK_GPT2, SITS_TOK_SMOLLM, SITS_TOK_QWEN2, SITS_TOK_LLAMA3 };
+enum sits_tok_family {
+	SITS_TOK_GPT2, SITS_TOK_SMOLLM, SITS_TOK_QWEN2, SITS_TOK_LLAMA3,
+	SITS_TOK_QWEN2_FOLD, SITS_TOK_LLAMA3_FOLD,	/* as tokenizer.json has them: contractions by case folding */
+	SITS_TOK_DEEPSEEK_LLM, SITS_TOK_DEEPSEEK2, SITS_TOK_DEEPSEEK_CODER, SITS_TOK_DEEPSEEK3,
+	SITS_TOK_NR_FAMILIES,
+};
 
 struct sits_tok_split;		/* a compiled pre-tokenizer */
+
+#define SITS_TOK_MAX_JSON_STAGES 6
+/** sits_tok_split_spelled() - The family whose pre-tokenizers a tokenizer.json spells like this (see tok_split.c); the last
+ * ByteLevel that has no pattern is left out. Return: 0 or -EPROTONOSUPPORT. */
+int sits_tok_split_spelled(const char *const *stage, size_t nr, enum sits_tok_family *family);
 
 /** sits_tok_split_create() - @jit: use PCRE2's JIT compiler if the system lets it. Return: 0, -ENOMEM, -EIO. */
 int sits_tok_split_create(enum sits_tok_family family, bool jit, struct sits_tok_split **out, struct sits_diag *diag);
 void sits_tok_split_destroy(struct sits_tok_split *s);
 bool sits_tok_split_has_jit(const struct sits_tok_split *s);
+
+/* Of one stage of a pre-tokenizer: the piece that it works on, and the match ahead. All are offsets into the text. */
+struct sits_tok_stage {
+	size_t from, end;	/* the piece */
+	size_t pos;		/* what is before has been handed out */
+	size_t match_start, match_end;	/* both @end where there is no match ahead; match_end == pos: not looked for yet */
+};
 
 /*
  * One pass over one fragment. @text is what to encode: the caller's bytes if they are well-formed,
@@ -129,6 +165,7 @@ struct sits_tok_words {
 	const char *text;
 	const char *subject;	/* @text with surrogates masked, for PCRE2; the same length */
 	size_t len, pos;
+	struct sits_tok_stage stage[6];
 	void *match;		/* pcre2_match_data */
 	void *limits;		/* pcre2_match_context */
 	char *owned[2];
@@ -153,6 +190,42 @@ struct sits_tok_heap {
 };
 int sits_tok_heap_push(struct sits_tok_heap *h, uint32_t rank, int32_t left);	/* 0 or -ENOMEM */
 bool sits_tok_heap_pop(struct sits_tok_heap *h, uint32_t *rank, int32_t *left);
+
+/* ---- what a tokenizer.json says that no GGUF has keys for; made by tok_json.c ---- */
+
+/* Where text becomes what a vocabulary of characters is written in: a space is U+2581 there. */
+enum sits_tok_prefix {
+	SITS_TOK_PREFIX_NONE,
+	SITS_TOK_PREFIX_ALWAYS,		/* a mark before each stretch of text between special tokens */
+	SITS_TOK_PREFIX_UNLESS_MARK,	/* ... that does not begin with one */
+	SITS_TOK_PREFIX_FIRST,		/* ... and is at the very start of the input */
+};
+
+struct sits_tok_merge_text {
+	struct sits_str left, right;
+};
+
+/* Borrowed by sits_tokenizer_create_ext() until it returns. */
+struct sits_tok_ext {
+	bool byte_level;		/* symbols are bytes, in words of @family; else characters */
+	enum sits_tok_family family;
+	bool ignore_merges;
+	bool nfc;
+	/* Of characters: */
+	bool byte_fallback;		/* a character that is no token becomes its bytes' tokens */
+	bool fuse_unknown;		/* unknown characters that follow one another are one unknown token */
+	bool marks_early;		/* spaces become marks before the special tokens of normalised text are recognised */
+	bool cut_at_marks;		/* each mark starts a word */
+	enum sits_tok_prefix prefix;
+	const struct sits_tok_merge_text *merge;	/* [nr_merges], best first */
+	uint32_t nr_merges;
+	const uint16_t *attr;		/* [vocabulary]: SITS_TOK_ATTR_RSTRIP, LSTRIP, LATE, EOG of each token */
+};
+
+/** sits_tokenizer_create_ext() - From the keys tokenizer.ggml.tokens, token_type, *_token_id, add_*_token of @g, which is borrowed
+ * until sits_tokenizer_destroy(), and @ext. Return: as sits_tokenizer_create(). */
+int sits_tokenizer_create_ext(const struct sits_gguf *g, const struct sits_tok_ext *ext, struct sits_tokenizer **out,
+			      struct sits_diag *diag);
 
 /* ---- the two encoders ---- */
 
@@ -192,13 +265,24 @@ struct sits_tok_bpe {
 	struct sits_tok_pair *pair;	/* [mask + 1], at most half full */
 	int32_t byte_id[256];		/* -1: the vocabulary lacks it */
 	bool ignore_merges;		/* a word that is a token is that token */
+	/* Of characters: */
+	int32_t unknown_id;		/* for a character that neither is a token nor has all its bytes; -1: it is dropped */
+	bool fuse_unknown;
+	bool cut_at_marks;		/* each U+2581 starts a word */
+	bool cut_at_spaces;		/* no token has a mark after something else, so words may be taken one by one */
 };
 
 int sits_tok_bpe_init(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, const struct sits_gguf *g,
 		      struct sits_diag *diag);
+/** sits_tok_bpe_init_ext() - From a tokenizer.json. @unknown_id: -1 for none. */
+int sits_tok_bpe_init_ext(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, const struct sits_tok_ext *ext,
+			  int32_t unknown_id, struct sits_diag *diag);
 void sits_tok_bpe_fini(struct sits_tok_bpe *b);
 int sits_tok_bpe_encode(const struct sits_tok_bpe *b, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
 			const char *text, size_t len, struct sits_tokens *out);
+/** sits_tok_bpe_encode_chars() - @text: with marks for spaces. */
+int sits_tok_bpe_encode_chars(const struct sits_tok_bpe *b, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+			      const char *text, size_t len, struct sits_tokens *out);
 /** sits_tok_bpe_piece() - Undo the byte-level alphabet. @out: room for @len bytes. Return: bytes written. */
 size_t sits_tok_bpe_piece(const char *text, size_t len, char *out);
 /** sits_tok_bpe_known() - The pre-tokenizer @pre, or NULL. @list: out: all known names, for a message. */
@@ -225,6 +309,22 @@ void sits_tok_spm_fini(struct sits_tok_spm *m);
 int sits_tok_spm_encode(const struct sits_tok_spm *m, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
 			const char *text, size_t len, bool first, struct sits_tokens *out);
 size_t sits_tok_spm_piece(const char *text, size_t len, char *out);
+/** sits_tok_spm_escape() - Spaces to marks. @out: room for 3 * @len bytes, or NULL to count them. Return: how many. */
+size_t sits_tok_spm_escape(const char *text, size_t len, char *out);
+/** sits_tok_spm_can_cut() - Does every token keep to one side of each place before a mark? */
+bool sits_tok_spm_can_cut(const struct sits_tok_vocab *v);
+/** sits_tok_spm_stretch() - Bytes from @p to the next mark that follows something else, or to the end. */
+size_t sits_tok_spm_stretch(const char *p, const char *end);
+/** sits_tok_char_len() - The lead byte alone says how long a character is; the text is not checked. */
+static inline size_t sits_tok_char_len(uint8_t lead)
+{
+	return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+}
+#define SITS_TOK_MARK "\xe2\x96\x81"	/* U+2581 */
+static inline bool sits_tok_is_mark(const char *p, const char *end)
+{
+	return end - p >= 3 && p[0] == SITS_TOK_MARK[0] && p[1] == SITS_TOK_MARK[1] && p[2] == SITS_TOK_MARK[2];
+}
 /** sits_tok_byte_value() - The byte that a "<0xXX>" text stands for, or -1. */
 int sits_tok_byte_value(struct sits_str text);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * tok_bpe.c - byte-level BPE: each byte is a symbol, and the best-ranked pair merges first.
+ * tok_bpe.c - BPE by merges: the best-ranked pair of symbols merges first. Symbols are bytes, or the characters of a
+ * text in which U+2581 stands for a space.
  *
  * Merges are turned into ids at creation, so encoding compares numbers only. Short words are
  * scanned, long ones go through the heap; both give the same tokens. The vocabulary writes bytes in
@@ -49,6 +50,10 @@ static const struct sits_tok_pre known[] = {
 	{ .name = "falcon-h1", .family = SITS_TOK_LLAMA3, .ignore_merges = true, .add_bos = true },
 	{ .name = "pixtral", .family = SITS_TOK_LLAMA3, .ignore_merges = true, .add_bos = true },
 	{ .name = "lfm2", .family = SITS_TOK_LLAMA3, .ignore_merges = true, .add_bos = true },
+	{ .name = "deepseek-llm", .family = SITS_TOK_DEEPSEEK_LLM },
+	{ .name = "deepseek-coder", .family = SITS_TOK_DEEPSEEK_CODER },
+	{ .name = "deepseek-v3", .family = SITS_TOK_DEEPSEEK3 },
+	{ .name = "hunyuan-dense", .family = SITS_TOK_DEEPSEEK3 },
 	{ .name = "dbrx", .family = SITS_TOK_LLAMA3 },
 	{ .name = "smaug-bpe", .family = SITS_TOK_LLAMA3 },
 };
@@ -149,34 +154,44 @@ static uint32_t rank_of(const struct sits_tok_bpe *b, int32_t left, int32_t righ
 	return p->left < 0 ? NO_RANK : p->rank;
 }
 
-/* "LEFT RIGHT" to ids. */
-static int parse_merge(const struct sits_tok_vocab *v, struct sits_str text, struct sits_tok_merge *m)
+/* Texts to ids. */
+static int find_merge(const struct sits_tok_vocab *v, const struct sits_tok_merge_text *t, struct sits_tok_merge *m)
 {
-	const char *space = text.len > 2 ? memchr(text.p + 1, ' ', text.len - 1) : NULL;
 	char small[256], *joined = small;
-	size_t left, right;
+	size_t len;
 
-	if (!space || text.len > 2 * v->max_len + 1)
+	if (!t->left.len || !t->right.len || t->left.len > v->max_len || t->right.len > v->max_len)
 		return -EBADMSG;
-	left = (size_t)(space - text.p);
-	right = text.len - left - 1;
-	if (left + right > sizeof(small)) {
-		joined = malloc(left + right);
+	len = t->left.len + t->right.len;
+	if (len > sizeof(small)) {
+		joined = malloc(len);
 		if (!joined)
 			return -ENOMEM;
 	}
-	memcpy(joined, text.p, left);
-	memcpy(joined + left, space + 1, right);
-	m->left = sits_tok_vocab_find(v, text.p, left);
-	m->right = sits_tok_vocab_find(v, space + 1, right);
-	m->id = sits_tok_vocab_find(v, joined, left + right);
+	memcpy(joined, t->left.p, t->left.len);
+	memcpy(joined + t->left.len, t->right.p, t->right.len);
+	m->left = sits_tok_vocab_find(v, t->left.p, t->left.len);
+	m->right = sits_tok_vocab_find(v, t->right.p, t->right.len);
+	m->id = sits_tok_vocab_find(v, joined, len);
 	if (joined != small)
 		free(joined);
 	return m->left < 0 || m->right < 0 || m->id < 0 ? -EBADMSG : 0;
 }
 
+/* "LEFT RIGHT" to its texts. */
+static struct sits_tok_merge_text cut_merge(struct sits_str text)
+{
+	const char *space = text.len > 2 ? memchr(text.p + 1, ' ', text.len - 1) : NULL;
+	size_t left = space ? (size_t)(space - text.p) : 0;
+
+	if (!space)
+		return (struct sits_tok_merge_text){ 0 };
+	return (struct sits_tok_merge_text){ { text.p, left }, { space + 1, text.len - left - 1 } };
+}
+
+/* Of merges either as texts in one piece (a GGUF's) or cut. */
 static int read_merges(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, const struct sits_str *text,
-		       struct sits_diag *diag)
+		       const struct sits_tok_merge_text *cut, const char *key, struct sits_diag *diag)
 {
 	uint32_t slots = 16, i;
 
@@ -189,13 +204,18 @@ static int read_merges(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, c
 		return -ENOMEM;
 	memset(b->pair, 0xff, (size_t)slots * sizeof(*b->pair));
 	for (i = 0; i < b->nr_merges; i++) {
+		struct sits_tok_merge_text t = cut ? cut[i] : cut_merge(text[i]);
 		struct sits_tok_merge *m = &b->merge[i];
 		struct sits_tok_pair *p;
-		int ret = parse_merge(v, text[i], m);
+		int ret = find_merge(v, &t, m);
 
+		if (ret == -EBADMSG && cut)
+			return sits_diag_fail(diag, ret, "%s: merge %u, \"%.*s\" and \"%.*s\", is not two tokens that make a third", key, i,
+					      t.left.len > 60 ? 60 : (int)t.left.len, t.left.p, t.right.len > 60 ? 60 : (int)t.right.len,
+					      t.right.p);
 		if (ret == -EBADMSG)
-			return sits_diag_fail(diag, ret, KEY_MERGES ": merge %u, \"%.*s\", is not two tokens that make a third",
-					      i, text[i].len > 60 ? 60 : (int)text[i].len, text[i].p);
+			return sits_diag_fail(diag, ret, "%s: merge %u, \"%.*s\", is not two tokens that make a third", key, i,
+					      text[i].len > 60 ? 60 : (int)text[i].len, text[i].p);
 		if (ret)
 			return ret;
 		if (v->attr[m->id] & (SITS_TOK_ATTR_CONTROL | SITS_TOK_ATTR_UNKNOWN))
@@ -207,14 +227,66 @@ static int read_merges(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, c
 	return 0;
 }
 
+static void draw_seed(struct sits_tok_bpe *b, const struct sits_tok_vocab *v)
+{
+	if (getrandom(&b->seed, sizeof(b->seed), GRND_NONBLOCK) != sizeof(b->seed))
+		b->seed = v->seed;
+}
+
+/* The tokens of single bytes, by the character that stands for each. */
+static void find_bytes(struct sits_tok_bpe *b, const struct sits_tok_vocab *v)
+{
+	char c[2];
+	int i;
+
+	for (i = 0; i < 256; i++)
+		b->byte_id[i] = sits_tok_vocab_find_plain(v, c, put_char(byte_to_char((uint8_t)i), c));
+}
+
+/* ... by "<0xXX>". */
+static void find_fallback(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, bool wanted)
+{
+	char text[8];
+	int i;
+
+	for (i = 0; i < 256; i++) {
+		snprintf(text, sizeof(text), "<0x%02X>", (unsigned int)i);
+		b->byte_id[i] = wanted ? sits_tok_vocab_find(v, text, 6) : -1;
+	}
+}
+
+int sits_tok_bpe_init_ext(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, const struct sits_tok_ext *ext,
+			  int32_t unknown_id, struct sits_diag *diag)
+{
+	int ret;
+
+	memset(b, 0, sizeof(*b));
+	b->ignore_merges = ext->ignore_merges;
+	b->nr_merges = ext->nr_merges;
+	b->unknown_id = unknown_id;
+	b->fuse_unknown = ext->fuse_unknown;
+	b->cut_at_marks = ext->cut_at_marks;
+	draw_seed(b, v);
+	ret = read_merges(b, v, NULL, ext->merge, "tokenizer.json: model.merges", diag);
+	if (ret)
+		return ret;
+	if (ext->byte_level) {
+		find_bytes(b, v);
+		return sits_tok_split_create(ext->family, true, &b->split, diag);
+	}
+	find_fallback(b, v, ext->byte_fallback);
+	b->cut_at_spaces = !b->ignore_merges && sits_tok_spm_can_cut(v);
+	return 0;
+}
+
 int sits_tok_bpe_init(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, const struct sits_gguf *g,
 		      struct sits_diag *diag)
 {
 	const struct sits_tok_pre *pre;
 	struct sits_gguf_array a;
 	struct sits_str name;
-	char names[400], c[2];
-	int ret, i;
+	char names[512];
+	int ret;
 
 	memset(b, 0, sizeof(*b));
 	ret = sits_gguf_get_str(g, "tokenizer.ggml.pre", &name);
@@ -232,13 +304,11 @@ int sits_tok_bpe_init(struct sits_tok_bpe *b, const struct sits_tok_vocab *v, co
 		return sits_diag_fail(diag, -EBADMSG, KEY_MERGES ": %s", ret == -ENOENT ? "missing" :
 				      ret || a.type != SITS_GGUF_STRING ? "not an array of strings" : "too many");
 	b->nr_merges = (uint32_t)a.nr;
-	if (getrandom(&b->seed, sizeof(b->seed), GRND_NONBLOCK) != sizeof(b->seed))
-		b->seed = v->seed;
-	ret = read_merges(b, v, a.strings, diag);
+	draw_seed(b, v);
+	ret = read_merges(b, v, a.strings, NULL, KEY_MERGES, diag);
 	if (ret)
 		return ret;
-	for (i = 0; i < 256; i++)
-		b->byte_id[i] = sits_tok_vocab_find_plain(v, c, put_char(byte_to_char((uint8_t)i), c));
+	find_bytes(b, v);
 	return sits_tok_split_create(pre->family, true, &b->split, diag);
 }
 
@@ -295,16 +365,13 @@ static int push_pair(const struct sits_tok_bpe *b, struct sits_tok_scratch *s, i
 	return sits_tok_heap_push(&s->heap, rank, left);
 }
 
-static int encode_long(const struct sits_tok_bpe *b, struct sits_tok_scratch *s, const uint8_t *word, size_t len,
-		       struct sits_tokens *out)
+/* Merge the first @n symbols of the scratch, which are linked one after another. */
+static int encode_symbols(const struct sits_tok_bpe *b, struct sits_tok_scratch *s, int32_t n, struct sits_tokens *out)
 {
-	int32_t left, i, n = (int32_t)len;
+	int32_t left, i;
 	uint32_t rank;
-	int ret = sits_tok_scratch_reserve(s, len, 0);
+	int ret = 0;
 
-	for (i = 0; i < n && !ret; i++)
-		s->sym[i] = (struct sits_tok_symbol){ .id = b->byte_id[word[i]], .prev = i - 1,
-						      .next = i + 1 < n ? i + 1 : -1, .pos = (uint32_t)i, .len = 1 };
 	for (i = 0; i < n && !ret; i++)
 		ret = push_pair(b, s, i);
 	while (!ret && sits_tok_heap_pop(&s->heap, &rank, &left)) {
@@ -325,9 +392,100 @@ static int encode_long(const struct sits_tok_bpe *b, struct sits_tok_scratch *s,
 			ret = push_pair(b, s, left);
 	}
 	s->heap.nr = 0;
-	for (i = 0; i >= 0 && !ret; i = s->sym[i].next)
+	for (i = n ? 0 : -1; i >= 0 && !ret; i = s->sym[i].next)
 		if (s->sym[i].id >= 0)
 			ret = sits_tokens_push(out, s->sym[i].id);
+	return ret;
+}
+
+static void add_symbol(struct sits_tok_scratch *s, int32_t i, int32_t id)
+{
+	s->sym[i] = (struct sits_tok_symbol){ .id = id, .prev = i - 1, .next = i + 1, .len = 1 };
+}
+
+static int encode_long(const struct sits_tok_bpe *b, struct sits_tok_scratch *s, const uint8_t *word, size_t len,
+		       struct sits_tokens *out)
+{
+	int32_t i, n = (int32_t)len;
+	int ret = sits_tok_scratch_reserve(s, len, 0);
+
+	if (ret)
+		return ret;
+	for (i = 0; i < n; i++)
+		add_symbol(s, i, b->byte_id[word[i]]);
+	s->sym[n - 1].next = -1;
+	return encode_symbols(b, s, n, out);
+}
+
+static bool has_bytes(const struct sits_tok_bpe *b, const uint8_t *p, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		if (b->byte_id[p[i]] < 0)
+			return false;
+	return true;
+}
+
+/* Each character to its token, its bytes' tokens, or the unknown token. */
+static int encode_chars(const struct sits_tok_bpe *b, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+			const uint8_t *p, size_t len, struct sits_tokens *out)
+{
+	size_t i, j, step;
+	int32_t n = 0, id;
+	bool unknown = false;	/* the symbol before is the unknown token, for want of another */
+	int ret;
+
+	if (b->ignore_merges) {
+		id = sits_tok_vocab_find_plain(v, (const char *)p, len);
+		if (id >= 0)
+			return sits_tokens_push(out, id);
+	}
+	ret = sits_tok_scratch_reserve(s, len, 0);
+	if (ret)
+		return ret;
+	for (i = 0; i < len; i += step) {
+		step = sits_tok_char_len(p[i]);
+		step = step < len - i ? step : len - i;
+		id = sits_tok_vocab_find_plain(v, (const char *)p + i, step);
+		if (id >= 0) {
+			add_symbol(s, n++, id);
+			unknown = false;
+		} else if (has_bytes(b, p + i, step)) {
+			for (j = i; j < i + step; j++)
+				add_symbol(s, n++, b->byte_id[p[j]]);
+			unknown = false;
+		} else if (b->unknown_id >= 0 && !(unknown && b->fuse_unknown)) {
+			add_symbol(s, n++, b->unknown_id);
+			unknown = true;
+		}
+	}
+	if (n)
+		s->sym[n - 1].next = -1;
+	return encode_symbols(b, s, n, out);
+}
+
+/* Bytes up to the next mark but one at the start. */
+static size_t marked_word(const char *p, const char *end)
+{
+	const char *q = p + sits_tok_char_len((uint8_t)*p);
+
+	while (q < end && !sits_tok_is_mark(q, end))
+		q += sits_tok_char_len((uint8_t)*q);
+	return (size_t)((q < end ? q : end) - p);
+}
+
+int sits_tok_bpe_encode_chars(const struct sits_tok_bpe *b, const struct sits_tok_vocab *v, struct sits_tok_scratch *s,
+			      const char *text, size_t len, struct sits_tokens *out)
+{
+	size_t pos, n;
+	int ret = 0;
+
+	for (pos = 0; pos < len && !ret; pos += n) {
+		n = b->cut_at_marks ? marked_word(text + pos, text + len) :
+		    b->cut_at_spaces ? sits_tok_spm_stretch(text + pos, text + len) : len - pos;
+		ret = encode_chars(b, v, s, (const uint8_t *)text + pos, n, out);
+	}
 	return ret;
 }
 

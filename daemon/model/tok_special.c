@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * tok_special.c - tokens that are recognised in raw text, before pre-tokenizing.
+ * tok_special.c - tokens that are recognised in text before pre-tokenizing.
  *
  * Control, unknown and user-defined tokens sit in a trie over their bytes. A split finds all
  * occurrences in one walk, then accepts them longest first (of one length: lowest id first, then
  * leftmost), each unless it overlaps one accepted already. That is what taking the tokens one after
- * the other, longest first, and cutting the remaining text at each would give, at the cost of one pass.
+ * the other, longest first, and cutting the remaining text at each would give, at the cost of one pass. That is
+ * llama.cpp's rule; the one of tokenizer.json is simpler: from left to right, at each place the longest.
  */
 #include "daemon/model/tok.h"
 
@@ -48,7 +49,7 @@ static int32_t find_child(const struct sits_tok_special *s, int32_t node, uint8_
 
 static int insert(struct sits_tok_special *s, int32_t id)
 {
-	const struct sits_str *t = &s->v->text[id];
+	const struct sits_str *t = &s->text[id];
 	const uint8_t *p = (const uint8_t *)t->p;
 	int32_t node = s->root[p[0]], next;
 	size_t i;
@@ -73,7 +74,8 @@ static int insert(struct sits_tok_special *s, int32_t id)
 	return 0;
 }
 
-int sits_tok_special_init(struct sits_tok_special *s, const struct sits_tok_vocab *v, struct sits_diag *diag)
+int sits_tok_special_init(struct sits_tok_special *s, const struct sits_tok_vocab *v, const struct sits_str *text, bool late,
+			  bool leftmost, struct sits_diag *diag)
 {
 	size_t total = 0;
 	uint32_t i;
@@ -82,13 +84,15 @@ int sits_tok_special_init(struct sits_tok_special *s, const struct sits_tok_voca
 	memset(s, 0, sizeof(*s));
 	memset(s->root, 0xff, sizeof(s->root));
 	s->v = v;
+	s->text = text ? text : v->text;
+	s->leftmost = leftmost;
 	for (i = 0; i < v->nr; i++) {
-		if (!(v->attr[i] & RECOGNISED) || !v->text[i].len)
+		if (!(v->attr[i] & RECOGNISED) || !s->text[i].len || !(v->attr[i] & SITS_TOK_ATTR_LATE) == late)
 			continue;
-		if (v->text[i].len > SITS_TOK_MAX_SPECIAL)
+		if (s->text[i].len > SITS_TOK_MAX_SPECIAL)
 			return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.tokens: special token %u is %zu bytes long; at most %d are read here",
-					      i, v->text[i].len, SITS_TOK_MAX_SPECIAL);
-		total += v->text[i].len;
+					      i, s->text[i].len, SITS_TOK_MAX_SPECIAL);
+		total += s->text[i].len;
 		if (total > INT32_MAX)
 			return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.tokens: more than 2 GiB of special tokens");
 		if (!is_guarded(v, (int32_t)i))
@@ -144,6 +148,80 @@ static int find_all(const struct sits_tok_special *s, const char *text, size_t l
 	return 0;
 }
 
+/* U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F, U+3000: White_Space beyond ASCII. */
+static const char *const wide_spaces[] = {
+	"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x80\x80", "\xe2\x80\x81", "\xe2\x80\x82", "\xe2\x80\x83", "\xe2\x80\x84",
+	"\xe2\x80\x85", "\xe2\x80\x86", "\xe2\x80\x87", "\xe2\x80\x88", "\xe2\x80\x89", "\xe2\x80\x8a", "\xe2\x80\xa8", "\xe2\x80\xa9",
+	"\xe2\x80\xaf", "\xe2\x81\x9f", "\xe3\x80\x80",
+};
+
+static bool is_space(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* Bytes of the white space that [p, end) begins with, or with @back ends with; 0 for none. */
+static size_t space_at(const char *p, const char *end, bool back)
+{
+	size_t i, n;
+
+	if (p < end && is_space(back ? end[-1] : *p))
+		return 1;
+	for (i = 0; i < sizeof(wide_spaces) / sizeof(wide_spaces[0]); i++) {
+		n = strlen(wide_spaces[i]);
+		if ((size_t)(end - p) >= n && !memcmp(back ? end - n : p, wide_spaces[i], n))
+			return n;
+	}
+	return 0;
+}
+
+/* The longest token at @text + @i, whatever it is. Return: its id and @end, or -1. */
+static int32_t longest_at(const struct sits_tok_special *s, const char *text, size_t len, size_t i, size_t *end)
+{
+	const uint8_t *p = (const uint8_t *)text;
+	int32_t node = s->root[p[i]], id = -1;
+	size_t j;
+
+	for (j = i + 1; node >= 0; j++) {
+		if (s->node[node].id >= 0) {
+			id = s->node[node].id;
+			*end = j;
+		}
+		node = j < len ? find_child(s, node, p[j]) : -1;
+	}
+	return id;
+}
+
+/* A token that may not be recognised covers its place all the same. */
+static int find_leftmost(const struct sits_tok_special *s, const char *text, size_t len, bool control,
+			 struct sits_tok_fragments *out)
+{
+	size_t i = 0, from = 0, start, stop = 0, next = 0, n;
+	int32_t id;
+	int ret;
+
+	while (i < len) {
+		id = longest_at(s, text, len, i, &next);
+		if (id < 0) {
+			i++;
+			continue;
+		}
+		start = i;
+		i = stop = next;
+		if (start < from || (!control && is_guarded(s->v, id)))
+			continue;
+		while (s->v->attr[id] & SITS_TOK_ATTR_LSTRIP && (n = space_at(text + from, text + start, true)))
+			start -= n;
+		while (s->v->attr[id] & SITS_TOK_ATTR_RSTRIP && (n = space_at(text + stop, text + len, false)))
+			stop += n;
+		ret = push(out, start, stop - start, id);
+		if (ret)
+			return ret;
+		from = stop;
+	}
+	return 0;
+}
+
 static int by_priority(const void *a, const void *b)
 {
 	const struct sits_tok_fragment *x = a, *y = b;
@@ -160,11 +238,6 @@ static int by_position(const void *a, const void *b)
 	const struct sits_tok_fragment *x = a, *y = b;
 
 	return x->pos < y->pos ? -1 : x->pos > y->pos;
-}
-
-static bool is_space(char c)
-{
-	return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
 /*
@@ -220,6 +293,13 @@ int sits_tok_special_split(const struct sits_tok_special *s, const char *text, s
 	char *taken = NULL;
 	int ret = 0;
 
+	if (s->nr && s->leftmost) {
+		ret = find_leftmost(s, text, len, control, &all);
+		if (!ret)
+			ret = fill_gaps(&all, len, out);
+		free(all.f);
+		return ret;
+	}
 	if (s->nr && (control || s->has_user))
 		ret = find_all(s, text, len, control, &all);
 	if (!ret && all.nr) {

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define KEY_SCORES	"tokenizer.ggml.scores"
-#define SPACE_MARK	"\xe2\x96\x81"	/* U+2581 */
+#define SPACE_MARK	SITS_TOK_MARK
 
 size_t sits_tok_spm_piece(const char *text, size_t len, char *out)
 {
@@ -64,7 +64,7 @@ static int read_scores(struct sits_tok_spm *m, const struct sits_tok_vocab *v, c
 
 /* Whether every token that text can become keeps to one side of each place before a space. Then
  * stretches between such places can be encoded one by one, with the same result. */
-static bool can_cut(const struct sits_tok_vocab *v)
+bool sits_tok_spm_can_cut(const struct sits_tok_vocab *v)
 {
 	uint32_t i;
 	size_t j;
@@ -95,7 +95,7 @@ int sits_tok_spm_init(struct sits_tok_spm *m, const struct sits_tok_vocab *v, in
 	memset(m, 0, sizeof(*m));
 	m->unknown_id = unknown_id;
 	m->add_space_prefix = true;
-	m->cut_at_spaces = can_cut(v);
+	m->cut_at_spaces = sits_tok_spm_can_cut(v);
 	ret = sits_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &m->add_space_prefix);
 	if (ret && ret != -ENOENT)
 		return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.add_space_prefix: not a boolean");
@@ -140,12 +140,6 @@ static int push_pair(const struct sits_tok_spm *m, const struct sits_tok_vocab *
 	return l->joint < 0 ? 0 : sits_tok_heap_push(&s->heap, order(m->score[l->joint]), left);
 }
 
-/* The lead byte alone says how long a character is; the text is not checked. */
-static size_t char_len(uint8_t lead)
-{
-	return lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
-}
-
 /* Cut @len bytes at @pos of the scratch text into characters. Return: how many. */
 static int32_t cut(const struct sits_tok_vocab *v, struct sits_tok_scratch *s, size_t pos, size_t len)
 {
@@ -153,7 +147,7 @@ static int32_t cut(const struct sits_tok_vocab *v, struct sits_tok_scratch *s, s
 	int32_t n = 0;
 
 	for (; pos < end; pos += step, n++) {
-		step = char_len((uint8_t)s->text[pos]);
+		step = sits_tok_char_len((uint8_t)s->text[pos]);
 		step = step < end - pos ? step : end - pos;
 		s->sym[n] = (struct sits_tok_symbol){
 			.id = sits_tok_vocab_find_plain(v, s->text + pos, step),
@@ -213,46 +207,44 @@ static int encode_stretch(const struct sits_tok_spm *m, const struct sits_tok_vo
 	return ret;
 }
 
+size_t sits_tok_spm_escape(const char *text, size_t len, char *out)
+{
+	size_t i, o = 0;
+
+	for (i = 0; i < len; i++) {
+		if (text[i] != ' ') {
+			if (out)
+				out[o] = text[i];
+			o++;
+			continue;
+		}
+		if (out)
+			memcpy(out + o, SPACE_MARK, 3);
+		o += 3;
+	}
+	return o;
+}
+
 /* Write the text to scratch as the vocabulary writes it. Return: bytes, or -ENOMEM. */
 static int64_t escape(struct sits_tok_scratch *s, const char *text, size_t len, bool prefix)
 {
-	size_t i, o = 0, spaces = prefix;
-	int ret;
+	int ret = sits_tok_scratch_reserve(s, 0, sits_tok_spm_escape(text, len, NULL) + 3 * prefix);
 
-	for (i = 0; i < len; i++)
-		spaces += text[i] == ' ';
-	ret = sits_tok_scratch_reserve(s, 0, len + prefix + 2 * spaces);
 	if (ret)
 		return ret;
-	if (prefix) {
+	if (prefix)
 		memcpy(s->text, SPACE_MARK, 3);
-		o = 3;
-	}
-	for (i = 0; i < len; i++) {
-		if (text[i] == ' ') {
-			memcpy(s->text + o, SPACE_MARK, 3);
-			o += 3;
-		} else {
-			s->text[o++] = text[i];
-		}
-	}
-	return (int64_t)o;
+	return (int64_t)(3 * prefix + sits_tok_spm_escape(text, len, s->text + 3 * prefix));
 }
 
-static bool is_mark(const char *p, const char *end)
-{
-	return end - p >= 3 && !memcmp(p, SPACE_MARK, 3);
-}
-
-/* Bytes from @p to the next space that follows something else, or to the end. */
-static size_t stretch_len(const char *p, const char *end)
+size_t sits_tok_spm_stretch(const char *p, const char *end)
 {
 	const char *q = p;
 
-	while (is_mark(q, end))
+	while (sits_tok_is_mark(q, end))
 		q += 3;
-	while (q < end && !is_mark(q, end))
-		q += char_len((uint8_t)*q);
+	while (q < end && !sits_tok_is_mark(q, end))
+		q += sits_tok_char_len((uint8_t)*q);
 	return (size_t)((q < end ? q : end) - p);
 }
 
@@ -266,7 +258,7 @@ int sits_tok_spm_encode(const struct sits_tok_spm *m, const struct sits_tok_voca
 	if (total < 0)
 		return (int)total;
 	for (pos = 0; pos < (size_t)total && !ret; pos += n) {
-		n = m->cut_at_spaces ? stretch_len(s->text + pos, s->text + total) : (size_t)total - pos;
+		n = m->cut_at_spaces ? sits_tok_spm_stretch(s->text + pos, s->text + total) : (size_t)total - pos;
 		ret = sits_tok_scratch_reserve(s, n, 0);
 		if (!ret)
 			ret = encode_stretch(m, v, s, pos, n, out);

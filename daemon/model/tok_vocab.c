@@ -101,7 +101,8 @@ static int read_types(struct sits_tok_vocab *v, const struct sits_gguf *g, struc
 
 	ret = sits_gguf_get_array(g, KEY_TYPES, &a);
 	if (ret == -ENOENT) {
-		memset(v->attr, SITS_TOK_ATTR_NORMAL, v->nr);
+		for (i = 0; i < v->nr; i++)
+			v->attr[i] = SITS_TOK_ATTR_NORMAL;
 		return 0;
 	}
 	if (ret || (a.type != SITS_GGUF_I32 && a.type != SITS_GGUF_U32))
@@ -113,7 +114,7 @@ static int read_types(struct sits_tok_vocab *v, const struct sits_gguf *g, struc
 		memcpy(&type, (const char *)a.data + (size_t)i * 4, 4);
 		if (type < 0 || type > 6)
 			return sits_diag_fail(diag, -EBADMSG, KEY_TYPES ": token %u has type %d; 0 to 6 exist", i, type);
-		v->attr[i] = type ? (uint8_t)(1u << (type - 1)) : 0;
+		v->attr[i] = type ? (uint16_t)(1u << (type - 1)) : 0;
 	}
 	return 0;
 }
@@ -134,7 +135,7 @@ int sits_tok_vocab_init(struct sits_tok_vocab *v, const struct sits_gguf *g, str
 	v->nr = (uint32_t)a.nr;
 	if (getrandom(&v->seed, sizeof(v->seed), GRND_NONBLOCK) != sizeof(v->seed))
 		v->seed = (uintptr_t)v ^ 0x5bd1e9955bd1e995ull;
-	v->attr = malloc(v->nr);
+	v->attr = malloc(v->nr * sizeof(*v->attr));
 	if (!v->attr)
 		return -ENOMEM;
 	ret = read_types(v, g, diag);

@@ -16,8 +16,16 @@ struct sits_tokenizer {
 	struct sits_tok_vocab vocab;
 	struct sits_tok_special special;
 	bool is_spm;
+	bool is_marked;			/* spaces are U+2581 in the vocabulary: is_spm, or BPE of characters */
 	struct sits_tok_bpe bpe;	/* unless is_spm */
 	struct sits_tok_spm spm;	/* if is_spm */
+	/* From a tokenizer.json: */
+	bool is_ext, nfc, marks_early;
+	enum sits_tok_prefix prefix;
+	struct sits_tok_special late;	/* recognised in normalised text */
+	struct sits_str *late_text;	/* [nr]: theirs, normalised; empty for others */
+	char **late_owned;		/* [nr_late] */
+	size_t nr_late;
 	int32_t bos, eos, unknown;	/* -1: none */
 	bool add_bos, add_eos;
 	char *pieces;			/* the bytes of all tokens, one after the other */
@@ -73,7 +81,7 @@ static int read_flag(const struct sits_gguf *g, const char *key, bool *flag, str
 }
 
 /* The token of a text that only a control token should have, whatever its declared type. */
-static int32_t mark_control(struct sits_tokenizer *t, const char *text, uint8_t more)
+static int32_t mark_control(struct sits_tokenizer *t, const char *text, uint16_t more)
 {
 	int32_t id = sits_tok_vocab_find(&t->vocab, text, strlen(text));
 
@@ -160,14 +168,14 @@ static void mark_rstrip(struct sits_tokenizer *t, const struct sits_gguf *g)
 	for (i = 0; i < sizeof(kept) / sizeof(*kept); i++) {
 		id = sits_tok_vocab_find(&t->vocab, kept[i], strlen(kept[i]));
 		if (id >= 0)
-			t->vocab.attr[id] &= (uint8_t)~SITS_TOK_ATTR_RSTRIP;
+			t->vocab.attr[id] &= (uint16_t)~SITS_TOK_ATTR_RSTRIP;
 	}
 }
 
 static size_t write_piece(const struct sits_tokenizer *t, uint32_t id, char *out)
 {
 	const struct sits_str text = t->vocab.text[id];
-	uint8_t attr = t->vocab.attr[id];
+	uint16_t attr = t->vocab.attr[id];
 
 	if (attr & (SITS_TOK_ATTR_CONTROL | SITS_TOK_ATTR_UNKNOWN))
 		return 0;
@@ -181,7 +189,7 @@ static size_t write_piece(const struct sits_tokenizer *t, uint32_t id, char *out
 	}
 	if (!(attr & SITS_TOK_ATTR_NORMAL))
 		return 0;	/* unused */
-	return t->is_spm ? sits_tok_spm_piece(text.p, text.len, out) : sits_tok_bpe_piece(text.p, text.len, out);
+	return t->is_marked ? sits_tok_spm_piece(text.p, text.len, out) : sits_tok_bpe_piece(text.p, text.len, out);
 }
 
 /* No piece is longer than its text, so one buffer of the texts' size holds all. */
@@ -222,9 +230,8 @@ static int read_model(struct sits_tokenizer *t, const struct sits_gguf *g, struc
 	if (ret)
 		return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.model: %s",
 				      ret == -ENOENT ? "missing: the file has no tokenizer" : "not a string");
-	t->bos = t->eos = t->unknown = -1;
 	if (model.len == 5 && !memcmp(model.p, "llama", 5)) {
-		t->is_spm = t->add_bos = true;
+		t->is_spm = t->is_marked = t->add_bos = true;
 	} else if (model.len == 4 && !memcmp(model.p, "gpt2", 4)) {
 		pre = sits_gguf_get_str(g, "tokenizer.ggml.pre", &name) ? NULL : sits_tok_pre_find(name);
 		t->add_bos = pre && pre->add_bos;
@@ -261,36 +268,137 @@ static int read_specials(struct sits_tokenizer *t, const struct sits_gguf *g, st
 	if (t->add_eos && t->eos < 0)
 		return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.eos_token_id: missing, but tokenizer.ggml.add_eos_token is true");
 	ret = find_ends(t, g, diag);
-	if (!ret)
+	if (!ret && !t->is_ext)
 		mark_rstrip(t, g);
 	return ret;
 }
 
-int sits_tokenizer_create(const struct sits_gguf *g, struct sits_tokenizer **out, struct sits_diag *diag)
+/* Steps that both kinds of metadata share, around what differs. */
+static int create(struct sits_tokenizer *t, const struct sits_gguf *g, struct sits_diag *diag)
 {
-	struct sits_tokenizer *t = calloc(1, sizeof(*t));
 	int ret;
 
-	if (!t)
-		return sits_diag_fail(diag, -ENOMEM, "no memory for the tokenizer");
+	t->bos = t->eos = t->unknown = -1;
 	ret = read_model(t, g, diag);
 	if (!ret)
 		ret = sits_tok_vocab_init(&t->vocab, g, diag);
 	if (!ret)
 		ret = read_specials(t, g, diag);
 	if (!ret)
-		ret = sits_tok_special_init(&t->special, &t->vocab, diag);
+		ret = sits_tok_special_init(&t->special, &t->vocab, NULL, false, false, diag);
 	if (!ret)
 		ret = t->is_spm ? sits_tok_spm_init(&t->spm, &t->vocab, t->unknown, g, diag)
 				: sits_tok_bpe_init(&t->bpe, &t->vocab, g, diag);
+	return ret ? ret : write_pieces(t, diag);
+}
+
+/* A stretch of text as special tokens that come late see it. free(*owned) in any case. */
+static int normalise(const struct sits_tokenizer *t, const char *text, size_t len, const char **out, size_t *out_len,
+		     char **owned)
+{
+	char *marked;
+	size_t n;
+	int ret;
+
+	*out = text;
+	*out_len = len;
+	*owned = NULL;
+	ret = t->nfc ? sits_tok_nfc(text, len, out, out_len, owned) : 0;
+	if (ret || !t->marks_early || !*out_len)
+		return ret;
+	n = sits_tok_spm_escape(*out, *out_len, NULL);
+	marked = malloc(n + 3);
+	if (!marked)
+		return -ENOMEM;
+	memcpy(marked, SITS_TOK_MARK, 3);
+	sits_tok_spm_escape(*out, *out_len, marked + 3);
+	free(*owned);
+	*out = *owned = marked;
+	*out_len = n + 3;
+	if (t->prefix == SITS_TOK_PREFIX_NONE) {
+		*out += 3;
+		*out_len -= 3;
+	}
+	return 0;
+}
+
+/* The texts of the late tokens: what the normaliser makes of them, a mark in front included where it puts one before all text. */
+static int find_late(struct sits_tokenizer *t, struct sits_diag *diag)
+{
+	const char *text;
+	char *owned;
+	size_t len, nr = 0;
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < t->vocab.nr; i++)
+		nr += !!(t->vocab.attr[i] & SITS_TOK_ATTR_LATE);
+	if (!nr)
+		return 0;
+	t->late_text = calloc(t->vocab.nr, sizeof(*t->late_text));
+	t->late_owned = calloc(nr, sizeof(*t->late_owned));
+	if (!t->late_text || !t->late_owned)
+		return -ENOMEM;
+	for (i = 0; i < t->vocab.nr; i++) {
+		if (!(t->vocab.attr[i] & SITS_TOK_ATTR_LATE))
+			continue;
+		ret = normalise(t, t->vocab.text[i].p, t->vocab.text[i].len, &text, &len, &owned);
+		t->late_owned[t->nr_late++] = owned;
+		if (ret)
+			return ret;
+		t->late_text[i] = (struct sits_str){ text, len };
+	}
+	return sits_tok_special_init(&t->late, &t->vocab, t->late_text, true, true, diag);
+}
+
+static int create_ext(struct sits_tokenizer *t, const struct sits_gguf *g, const struct sits_tok_ext *ext, struct sits_diag *diag)
+{
+	uint32_t i;
+	int ret;
+
+	t->bos = t->eos = t->unknown = -1;
+	t->is_ext = true;
+	t->is_marked = !ext->byte_level;
+	t->nfc = ext->nfc;
+	t->marks_early = ext->marks_early;
+	t->prefix = ext->prefix;
+	ret = sits_tok_vocab_init(&t->vocab, g, diag);
+	for (i = 0; i < t->vocab.nr && !ret; i++)
+		t->vocab.attr[i] |= ext->attr[i];
 	if (!ret)
-		ret = write_pieces(t, diag);
+		ret = read_specials(t, g, diag);
+	if (!ret)
+		ret = sits_tok_special_init(&t->special, &t->vocab, NULL, false, true, diag);
+	if (!ret)
+		ret = find_late(t, diag);
+	if (!ret)
+		ret = sits_tok_bpe_init_ext(&t->bpe, &t->vocab, ext, t->unknown, diag);
+	return ret ? ret : write_pieces(t, diag);
+}
+
+static int finish(struct sits_tokenizer *t, int ret, struct sits_tokenizer **out, struct sits_diag *diag)
+{
 	if (ret) {
 		sits_tokenizer_destroy(t);
 		return ret == -ENOMEM ? sits_diag_fail(diag, ret, "no memory for the tokenizer") : ret;
 	}
 	*out = t;
 	return 0;
+}
+
+int sits_tokenizer_create(const struct sits_gguf *g, struct sits_tokenizer **out, struct sits_diag *diag)
+{
+	struct sits_tokenizer *t = calloc(1, sizeof(*t));
+
+	return finish(t, t ? create(t, g, diag) : -ENOMEM, out, diag);
+}
+
+int sits_tokenizer_create_ext(const struct sits_gguf *g, const struct sits_tok_ext *ext, struct sits_tokenizer **out,
+			      struct sits_diag *diag)
+{
+	struct sits_tokenizer *t = calloc(1, sizeof(*t));
+
+	return finish(t, t ? create_ext(t, g, ext, diag) : -ENOMEM, out, diag);
 }
 
 void sits_tokenizer_destroy(struct sits_tokenizer *tok)
@@ -300,6 +408,11 @@ void sits_tokenizer_destroy(struct sits_tokenizer *tok)
 	sits_tok_bpe_fini(&tok->bpe);
 	sits_tok_spm_fini(&tok->spm);
 	sits_tok_special_fini(&tok->special);
+	sits_tok_special_fini(&tok->late);
+	while (tok->nr_late)
+		free(tok->late_owned[--tok->nr_late]);
+	free(tok->late_owned);
+	free(tok->late_text);
 	sits_tok_vocab_fini(&tok->vocab);
 	free(tok->pieces);
 	free(tok->piece_at);
@@ -327,6 +440,73 @@ static int encode_fragments(const struct sits_tokenizer *t, const char *text, co
 	return ret;
 }
 
+/* Text between late tokens: @first: it is at the very start of the input. */
+static int encode_text_ext(const struct sits_tokenizer *t, const char *text, size_t len, bool first,
+			   struct sits_tok_scratch *scratch, struct sits_tokens *out)
+{
+	bool mark = false;
+	size_t n;
+	int ret;
+
+	if (!t->is_marked)
+		return sits_tok_bpe_encode(&t->bpe, &t->vocab, scratch, text, len, out);
+	if (t->marks_early)
+		return sits_tok_bpe_encode_chars(&t->bpe, &t->vocab, scratch, text, len, out);
+	if (t->prefix == SITS_TOK_PREFIX_ALWAYS || t->prefix == SITS_TOK_PREFIX_UNLESS_MARK ||
+	    (t->prefix == SITS_TOK_PREFIX_FIRST && first))
+		mark = *text != ' ' && !sits_tok_is_mark(text, text + len);
+	n = sits_tok_spm_escape(text, len, NULL) + 3 * mark;
+	ret = sits_tok_scratch_reserve(scratch, 0, n);
+	if (ret)
+		return ret;
+	if (mark)
+		memcpy(scratch->text, SITS_TOK_MARK, 3);
+	sits_tok_spm_escape(text, len, scratch->text + 3 * mark);
+	return sits_tok_bpe_encode_chars(&t->bpe, &t->vocab, scratch, scratch->text, n, out);
+}
+
+/* Text between special tokens: normalise, find the late tokens, encode the rest. */
+static int encode_fragment_ext(const struct sits_tokenizer *t, const char *text, size_t len, bool first, bool control,
+			       struct sits_tok_scratch *scratch, struct sits_tokens *out)
+{
+	struct sits_tok_fragments late = { 0 };
+	char *owned;
+	size_t i;
+	int ret;
+
+	ret = normalise(t, text, len, &text, &len, &owned);
+	if (!ret)
+		ret = sits_tok_special_split(&t->late, text, len, control, &late);
+	for (i = 0; i < late.nr && !ret; i++) {
+		const struct sits_tok_fragment *f = &late.f[i];
+
+		if (f->id >= 0)
+			ret = sits_tokens_push(out, f->id);
+		else
+			ret = encode_text_ext(t, text + f->pos, f->len, first && !f->pos, scratch, out);
+	}
+	free(late.f);
+	free(owned);
+	return ret;
+}
+
+static int encode_fragments_ext(const struct sits_tokenizer *t, const char *text, const struct sits_tok_fragments *all,
+				bool control, struct sits_tok_scratch *scratch, struct sits_tokens *out)
+{
+	size_t i;
+	int ret = 0;
+
+	for (i = 0; i < all->nr && !ret; i++) {
+		const struct sits_tok_fragment *f = &all->f[i];
+
+		if (f->id >= 0)
+			ret = sits_tokens_push(out, f->id);
+		else
+			ret = encode_fragment_ext(t, text + f->pos, f->len, !f->pos, control, scratch, out);
+	}
+	return ret;
+}
+
 int sits_tokenizer_encode(const struct sits_tokenizer *tok, const char *text, size_t len, uint32_t flags,
 			  struct sits_tokens *out)
 {
@@ -342,7 +522,8 @@ int sits_tokenizer_encode(const struct sits_tokenizer *tok, const char *text, si
 	if (!ret)
 		ret = sits_tok_special_split(&tok->special, text, len, flags & SITS_TOK_SPECIAL, &fragments);
 	if (!ret)
-		ret = encode_fragments(tok, text, &fragments, &scratch, out);
+		ret = tok->is_ext ? encode_fragments_ext(tok, text, &fragments, flags & SITS_TOK_SPECIAL, &scratch, out)
+				  : encode_fragments(tok, text, &fragments, &scratch, out);
 	if (!ret && (flags & SITS_TOK_ADD_EOS) && tok->add_eos)
 		ret = sits_tokens_push(out, tok->eos);
 	if (ret)

@@ -2,35 +2,86 @@
 /*
  * attn.c - reference: causal grouped-query attention over paged keys and values.
  *
- * Keys and values are kept as f16, rounded to nearest even. A page's part of a layer:
+ * A page's part of a layer; elements are f16, f32 or signed bytes, the latter with scales:
  *
- *	| K [G][P][D] f16 | V [G][P][D] f16 |
+ *	| K [G][P][Dk] | V [G][P][Dv], where not in K | scales f32: K [G][P] | V [G][P] |
  *
  * One task is one query row of one head: softmax in the plain three passes (largest, exponentials,
  * weighted sum), sums in double.
  */
 #include <math.h>
 
-#include "kernels/half.h"
+#include "kernels/dropout.h"
+#include "kernels/kv_i8.h"
 #include "kernels/ref/ref.h"
 
 #define P SITS_KV_PAGE_TOKENS
 
-size_t sits_ref_kv_layer_bytes(size_t G, size_t D)
+static size_t elem_bytes(const struct sits_kv_shape *s)
 {
-	return 2 * G * P * D * sizeof(uint16_t);
+	return s->kind == SITS_KV_F32 ? sizeof(float) : s->kind == SITS_KV_I8 ? sizeof(int8_t) : sizeof(uint16_t);
 }
 
-void sits_ref_kv_store(void *layer, size_t slot, const float *k, const float *v, size_t G, size_t D)
-{
-	uint16_t *kp = layer, *vp = kp + G * P * D;
+/* Where the parts begin. */
+struct layout {
+	size_t v, k_scale, v_scale, end;
+};
 
-	for (size_t g = 0; g < G; g++) {
-		for (size_t d = 0; d < D; d++) {
-			kp[(g * P + slot) * D + d] = sits_f32_to_f16(k[g * D + d]);
-			vp[(g * P + slot) * D + d] = sits_f32_to_f16(v[g * D + d]);
-		}
+static struct layout layout_of(const struct sits_kv_shape *s)
+{
+	size_t Dv = s->v_in_k ? 0 : s->Dv, scales = s->kind == SITS_KV_I8 ? s->G * P * sizeof(float) : 0;
+	struct layout l;
+
+	l.v = s->G * P * s->Dk * elem_bytes(s);
+	l.k_scale = l.v + s->G * P * Dv * elem_bytes(s);
+	l.v_scale = l.k_scale + scales;
+	l.end = l.v_scale + (s->v_in_k ? 0 : scales);
+	return l;
+}
+
+size_t sits_ref_kv_layer_bytes(const struct sits_kv_shape *s)
+{
+	return (layout_of(s).end + 63) / 64 * 64;
+}
+
+/* D elements to place `at`, their scale to place `at` of scales. */
+static void store(const struct sits_kv_shape *s, void *elems, void *scales, size_t at, const float *x, size_t D)
+{
+	float inverse;
+
+	if (s->kind == SITS_KV_F32) {
+		memcpy((float *)elems + at * D, x, D * sizeof(float));
+		return;
 	}
+	if (s->kind == SITS_KV_F16) {
+		for (size_t d = 0; d < D; d++)
+			((uint16_t *)elems)[at * D + d] = sits_f32_to_f16(x[d]);
+		return;
+	}
+	((float *)scales)[at] = sits_kv_i8_scale(x, D, &inverse);
+	for (size_t d = 0; d < D; d++)
+		((int8_t *)elems)[at * D + d] = sits_kv_i8_round(x[d], inverse);
+}
+
+void sits_ref_kv_store(const struct sits_kv_shape *s, void *layer, size_t slot, const float *k, const float *v)
+{
+	struct layout l = layout_of(s);
+	uint8_t *part = layer;
+
+	for (size_t g = 0; g < s->G; g++) {
+		store(s, part, part + l.k_scale, g * P + slot, k + g * s->Dk, s->Dk);
+		if (!s->v_in_k)
+			store(s, part + l.v, part + l.v_scale, g * P + slot, v + g * s->Dv, s->Dv);
+	}
+}
+
+static double load(const struct sits_kv_shape *s, const void *elems, const void *scales, size_t at, size_t D, size_t d)
+{
+	if (s->kind == SITS_KV_F32)
+		return (double)((const float *)elems)[at * D + d];
+	if (s->kind == SITS_KV_F16)
+		return (double)sits_f16_to_f32(((const uint16_t *)elems)[at * D + d]);
+	return (double)((const float *)scales)[at] * ((const int8_t *)elems)[at * D + d];
 }
 
 size_t sits_ref_attn_tasks(const struct sits_attn *a)
@@ -42,7 +93,7 @@ size_t sits_ref_attn_tasks(const struct sits_attn *a)
 	return rows * a->H;
 }
 
-/* A weight for each position of the longest row, and D sums. */
+/* A score for each position of the longest row, and Dv sums. */
 size_t sits_ref_attn_scratch_bytes(const struct sits_attn *a)
 {
 	size_t len = 0;
@@ -52,48 +103,82 @@ size_t sits_ref_attn_scratch_bytes(const struct sits_attn *a)
 
 		len = end > len ? end : len;
 	}
-	return ((len + a->D) * sizeof(double) + 63) / 64 * 64;
+	return ((len + a->shape.Dv) * sizeof(double) + 63) / 64 * 64;
 }
 
-static const uint16_t *slot_at(const struct sits_attn *a, const struct sits_attn_seq *s, size_t g,
-			       size_t pos, bool value)
+size_t sits_ref_attn_work_bytes(const struct sits_attn *a)
 {
-	const uint8_t *page = (const uint8_t *)a->kv + s->pages[pos / P] * a->page_bytes + a->layer_off;
-	size_t row = ((value ? a->G : 0) + g) * P + pos % P;
+	return 0;
+}
 
-	return (const uint16_t *)page + row * a->D;
+/* This layer's part of the page that holds position pos for head g, or NULL where it is absent. */
+static const uint8_t *part_at(const struct sits_attn *a, const struct sits_attn_seq *s, size_t g, size_t pos)
+{
+	uint32_t page = s->pages[g * s->head_stride + pos / P];
+
+	return page == SITS_KV_ABSENT ? NULL : (const uint8_t *)a->kv + page * a->page_bytes + a->layer_off;
+}
+
+static double score(const struct sits_attn *a, const uint8_t *part, size_t at, const float *q)
+{
+	struct layout l = layout_of(&a->shape);
+	double dot = 0;
+
+	for (size_t d = 0; d < a->shape.Dk; d++)
+		dot += (double)q[d] * load(&a->shape, part, part + l.k_scale, at, a->shape.Dk, d);
+	return dot * (double)a->scale;
+}
+
+static void add_value(const struct sits_attn *a, const uint8_t *part, size_t at, double p, double *sum)
+{
+	const struct sits_kv_shape *s = &a->shape;
+	struct layout l = layout_of(s);
+
+	for (size_t d = 0; d < s->Dv; d++)
+		sum[d] += p * (s->v_in_k ? load(s, part, part + l.k_scale, at, s->Dk, d) :
+			       load(s, part + l.v, part + l.v_scale, at, s->Dv, d));
 }
 
 /* Row i of sequence s, query head h. */
 static void attend(const struct sits_attn *a, const struct sits_attn_seq *s, size_t i, size_t h,
 		   double *scratch)
 {
-	size_t D = a->D, len = s->pos0 + i + 1, g = h / (a->H / a->G);
-	const float *q = a->q + ((s->row0 + i) * a->H + h) * D;
-	float *y = a->y + ((s->row0 + i) * a->H + h) * D;
-	double *p = scratch, *sum = scratch + len, top = -INFINITY, total = 0;
+	size_t Dk = a->shape.Dk, Dv = a->shape.Dv, len = s->pos0 + i + 1, g = h / (a->H / a->shape.G);
+	size_t from = a->window && a->window < len ? len - a->window : 0, seen = 0, row = (s->row0 + i) * a->H + h;
+	double *p = scratch, *sum = scratch + len, top = -INFINITY, total = 0, ps = 0;
 
-	for (size_t j = 0; j < len; j++) {
-		const uint16_t *k = slot_at(a, s, g, j, false);
-		double dot = 0;
+	for (size_t j = from; j < len; j++) {
+		const uint8_t *part = part_at(a, s, g, j);
 
-		for (size_t d = 0; d < D; d++)
-			dot += (double)q[d] * (double)sits_f16_to_f32(k[d]);
-		p[j] = dot * (double)a->scale;
-		top = p[j] > top ? p[j] : top;
+		if (!part)
+			continue;
+		p[j] = score(a, part, g * P + j % P, a->q + row * Dk);
+		top = p[j] > top || !seen ? p[j] : top;
+		seen++;
 	}
-	for (size_t d = 0; d < D; d++)
+	for (size_t d = 0; d < Dv; d++)
 		sum[d] = 0;
-	for (size_t j = 0; j < len; j++) {
-		const uint16_t *v = slot_at(a, s, g, j, true);
+	for (size_t j = from; j < len; j++) {
+		const uint8_t *part = part_at(a, s, g, j);
+		double e;
 
-		p[j] = exp(p[j] - top);
-		total += p[j];
-		for (size_t d = 0; d < D; d++)
-			sum[d] += p[j] * (double)sits_f16_to_f32(v[d]);
+		if (!part)
+			continue;
+		e = exp(p[j] - top);
+		total += e;
+		ps += e > 0 ? e * (p[j] - top) : e;	/* 0 log 0 is 0 */
+		if (a->dropout) {
+			float f[4];
+
+			sits_dropout_factors(a->dropout, j / 4 * 4, len - 1, (size_t)(s - a->seq) * a->H + h, f);
+			e *= (double)f[j % 4];
+		}
+		add_value(a, part, g * P + j % P, e, sum);
 	}
-	for (size_t d = 0; d < D; d++)
-		y[d] = (float)(sum[d] / total);
+	for (size_t d = 0; d < Dv; d++)
+		a->y[row * Dv + d] = seen ? (float)(sum[d] / total) : 0;
+	if (a->entropy)
+		a->entropy[row] = seen ? (float)(log(total) - ps / total) : 0;
 }
 
 void sits_ref_attn(const struct sits_attn *a, size_t t0, size_t t1, void *scratch)

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/backends.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
 
@@ -48,7 +49,7 @@ size_t sits_ref_act_row_bytes(uint32_t wtype, size_t K)
 
 uint32_t sits_ref_act_class(uint32_t wtype)
 {
-	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q16 : SITS_ACT_F32;
+	return sits_cpu_act_class(wtype);
 }
 
 /* Symmetric: d = max |x| / SITS_Q16_MAX, xq = x / d rounded to nearest even. */
@@ -89,6 +90,33 @@ static void quantise(const float *x, struct sits_q16 *out)
 	out->off32[1] = -32 * half[1];
 }
 
+/* One scale for all of a token: d = max |x| / SITS_Q8_MAX, xq = x / d rounded to nearest even. */
+static void quantise_row(const float *x, size_t K, struct sits_q8_head *out, size_t row_bytes)
+{
+	int8_t *q = (int8_t *)(out + 1);
+	uint32_t top = 0;
+	int32_t sum = 0;
+	float id;
+
+	memset(out, 0, row_bytes);
+	for (size_t k = 0; k < K; k++) {
+		uint32_t a = sits_f32_bits(x[k]) & 0x7fffffff;
+
+		top = a > top ? a : top;
+	}
+	if (top >= 0x7f800000)
+		out->d = NAN;
+	if (top >= 0x7f800000 || sits_bits_f32(top) < SITS_Q16_TINY)
+		return;
+	out->d = sits_bits_f32(top) / (float)SITS_Q8_MAX;
+	id = 1.0f / out->d;
+	for (size_t k = 0; k < K; k++) {
+		q[k] = (int8_t)lrintf(x[k] * id);
+		sum += q[k];
+	}
+	out->off128 = -128 * sum;
+}
+
 void sits_ref_act_prepare(uint32_t wtype, const float *x, size_t ldx, size_t T, size_t K, void *out)
 {
 	size_t row = sits_cpu_act_row_bytes(wtype, K);
@@ -96,6 +124,10 @@ void sits_ref_act_prepare(uint32_t wtype, const float *x, size_t ldx, size_t T, 
 	for (size_t t = 0; t < T; t++) {
 		uint8_t *o = (uint8_t *)out + t * row;
 
+		if (sits_cpu_act_class(wtype) == SITS_ACT_Q8) {
+			quantise_row(x + t * ldx, K, (struct sits_q8_head *)o, row);
+			continue;
+		}
 		if (!sits_dtype_is_quant(wtype)) {
 			memcpy(o, x + t * ldx, K * sizeof(float));
 			memset(o + K * sizeof(float), 0, row - K * sizeof(float));
@@ -122,6 +154,11 @@ static float add_group(float acc, const struct sits_group *w, const struct sits_
 	return w->has_min ? fmaf(w->mn, x->s, acc) : acc;
 }
 
+static const void *act_row(const struct sits_matmul *mm, size_t t)
+{
+	return (const uint8_t *)mm->x + (mm->x_row ? mm->x_row[t] : t) * mm->x_row_bytes;
+}
+
 static void row_quant(const struct sits_matmul *mm, const uint8_t *w, size_t n)
 {
 	struct sits_group g;
@@ -131,18 +168,36 @@ static void row_quant(const struct sits_matmul *mm, const uint8_t *w, size_t n)
 	for (size_t i = 0; i < mm->K / SITS_QG; i++) {
 		sits_group_load(mm->wtype, w, i, &g);
 		for (size_t t = 0; t < mm->T; t++) {
-			const uint8_t *x = (const uint8_t *)mm->x + t * mm->x_row_bytes;
+			const struct sits_q16 *x = act_row(mm, t);
 			float *y = &mm->y[t * mm->ldy + n];
 
-			*y = add_group(*y, &g, (const struct sits_q16 *)x + i);
+			*y = add_group(*y, &g, x + i);
 		}
+	}
+}
+
+static void row_i8c(const struct sits_matmul *mm, const uint8_t *w, size_t n)
+{
+	struct sits_group g;
+
+	for (size_t t = 0; t < mm->T; t++) {
+		const struct sits_q8_head *x = act_row(mm, t);
+		const int8_t *xq = (const int8_t *)(x + 1);
+		int32_t sum = 0;
+
+		for (size_t k = 0; k < mm->K; k++) {
+			if (k % SITS_QG == 0)
+				sits_group_load(mm->wtype, w, k / SITS_QG, &g);
+			sum += (g.q[k % SITS_QG] - g.off) * xq[k];
+		}
+		mm->y[t * mm->ldy + n] = (float)sum * (g.sc[0] * x->d);
 	}
 }
 
 static void row_float(const struct sits_matmul *mm, const uint8_t *w, size_t n)
 {
 	for (size_t t = 0; t < mm->T; t++) {
-		const float *x = (const float *)((const uint8_t *)mm->x + t * mm->x_row_bytes);
+		const float *x = act_row(mm, t);
 		double sum = 0;
 
 		for (size_t k = 0; k < mm->K; k++)
@@ -153,12 +208,23 @@ static void row_float(const struct sits_matmul *mm, const uint8_t *w, size_t n)
 
 void sits_ref_matmul(const struct sits_matmul *mm)
 {
-	for (size_t n = mm->n0; n < mm->n1; n++) {
-		const uint8_t *w = (const uint8_t *)mm->w + n * mm->w_row_bytes;
+	for (size_t n = mm->n0; mm->T && n < mm->n1; n++) {
+		const uint8_t *w = sits_dtype_row(mm->wtype, mm->w, mm->w_row_bytes, n);
 
-		if (sits_dtype_is_quant(mm->wtype))
+		if (sits_cpu_act_class(mm->wtype) == SITS_ACT_Q8)
+			row_i8c(mm, w, n);
+		else if (sits_dtype_is_quant(mm->wtype))
 			row_quant(mm, w, n);
 		else
 			row_float(mm, w, n);
+	}
+}
+
+void sits_ref_matmul_grouped(const struct sits_matmul *mm, const struct sits_matmul_group *group, size_t nr_groups)
+{
+	for (size_t i = 0; i < nr_groups; i++) {
+		struct sits_matmul one = sits_matmul_of_group(mm, &group[i]);
+
+		sits_ref_matmul(&one);
 	}
 }

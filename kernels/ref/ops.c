@@ -58,3 +58,9 @@ void sits_ref_add(float *y, const float *x, size_t n)
 	for (size_t i = 0; i < n; i++)
 		y[i] += x[i];
 }
+
+void sits_ref_add_scaled(float *y, const float *x, float a, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		y[i] = fmaf(a, x[i], y[i]);
+}

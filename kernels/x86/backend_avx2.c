@@ -7,22 +7,30 @@
 #include "kernels/x86/cpu.h"
 #include "kernels/x86/x86.h"
 
-static uint32_t act_class(uint32_t wtype)
-{
-	return sits_dtype_is_quant(wtype) ? SITS_ACT_Q16 : SITS_ACT_F32;
-}
-
 static void matmul(const struct sits_matmul *mm)
 {
-	if (sits_dtype_is_quant(mm->wtype))
+	if (!mm->T || mm->n0 >= mm->n1)
+		return;
+	switch (sits_cpu_act_class(mm->wtype)) {
+	case SITS_ACT_Q8:
+		sits_avx2_matmul_i8(mm);
+		break;
+	case SITS_ACT_Q16:
 		sits_avx2_matmul_quant(mm);
-	else
+		break;
+	default:
 		sits_avx2_matmul_float(mm);
+		break;
+	}
 }
 
-static size_t kv_layer_bytes(size_t G, size_t D)
+static void matmul_grouped(const struct sits_matmul *mm, const struct sits_matmul_group *group, size_t nr_groups)
 {
-	return 2 * G * SITS_KV_PAGE_TOKENS * D * sizeof(uint16_t);
+	for (size_t i = 0; i < nr_groups; i++) {
+		struct sits_matmul one = sits_matmul_of_group(mm, &group[i]);
+
+		matmul(&one);
+	}
 }
 
 const struct sits_backend sits_backend_avx2 = {
@@ -32,15 +40,23 @@ const struct sits_backend sits_backend_avx2 = {
 	.dequant = sits_avx2_dequant,
 	.act_row_bytes = sits_cpu_act_row_bytes,
 	.act_prepare = sits_avx2_act_prepare,
-	.act_class = act_class,
+	.act_class = sits_cpu_act_class,
 	.matmul = matmul,
+	.matmul_grouped = matmul_grouped,
 	.rmsnorm = sits_avx2_rmsnorm,
 	.rope = sits_avx2_rope,
 	.silu_mul = sits_avx2_silu_mul,
 	.add = sits_avx2_add,
-	.kv_layer_bytes = kv_layer_bytes,
+	.add_scaled = sits_avx2_add_scaled,
+	.add_rmsnorm_prepare = sits_avx2_add_rmsnorm_prepare,
+	.silu_mul_prepare = sits_avx2_silu_mul_prepare,
+	.rope_store = sits_avx2_rope_store,
+	.softmax_rmsnorm = sits_avx2_softmax_rmsnorm,
+	.topk = sits_avx2_topk,
+	.kv_layer_bytes = sits_avx2_kv_layer_bytes,
 	.kv_store = sits_avx2_kv_store,
 	.attn_tasks = sits_avx2_attn_tasks,
 	.attn_scratch_bytes = sits_avx2_attn_scratch_bytes,
+	.attn_work_bytes = sits_avx2_attn_work_bytes,
 	.attn = sits_avx2_attn,
 };

@@ -21,6 +21,7 @@
 #define L7B_BMI2 BIT(8)
 #define L7B_AVX512 (BIT(16) | BIT(17) | BIT(30) | BIT(31))	/* F, DQ, BW, VL */
 #define L7C_VNNI BIT(11)
+#define L71A_BF16 BIT(5)		/* leaf 7, subleaf 1 */
 #define XCR0_YMM (BIT(1) | BIT(2))
 #define XCR0_ZMM (XCR0_YMM | BIT(5) | BIT(6) | BIT(7))
 
@@ -55,4 +56,11 @@ bool sits_cpu_has_avx512(void)
 	if (!sits_cpu_has_avx2() || !has(xcr0(), XCR0_ZMM))
 		return false;
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && has(b, L7B_AVX512) && has(c, L7C_VNNI);
+}
+
+bool sits_cpu_has_avx512bf16(void)
+{
+	uint32_t a, b, c, d;
+
+	return sits_cpu_has_avx512() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, L71A_BF16);
 }

@@ -13,4 +13,7 @@ bool sits_cpu_has_avx2(void);
 /** sits_cpu_has_avx512() - Also AVX-512 F, BW, VL, DQ and VNNI, and the system saves ZMM and masks. */
 bool sits_cpu_has_avx512(void);
 
+/** sits_cpu_has_avx512bf16() - Also AVX512_BF16. */
+bool sits_cpu_has_avx512bf16(void);
+
 #endif

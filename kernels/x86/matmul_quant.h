@@ -2,59 +2,31 @@
 /*
  * matmul_quant.h - template: quantised weights times 16-bit activations.
  *
- * The including file supplies the vector vocabulary, WFLIP_Q8 and dot(): the integer part; with
- * ONE_TOKEN it gets the case T = 1 alone. Here is the tiling. VL rows of weights are turned so that a
- * lane is a row (unpack.h); integer sums are exact and each lane's f32 sum takes groups in
- * ascending order, as quant.h lays down, so that every tile shape gives the same bits.
+ * The including file supplies the vector vocabulary, WFLIP_Q8, dot() (the integer part where few tokens
+ * are computed), DIRECT (the most tokens whose sums stay in registers then) and, unless it wants the case
+ * T = 1 alone (ONE_TOKEN), the tiles of many tokens; see there. Here is the tiling. Rows of weights are turned
+ * so that a lane is a row (unpack.h); integer sums are exact and each lane's f32 sum takes groups in ascending
+ * order, as quant.h lays down, so that every tile shape gives the same bits.
  *
  *	few tokens	weights are unpacked in registers (256-element types: eight groups on the stack)
  *			and used for all tokens at once
- *	many tokens	CHUNK groups of VL rows are unpacked to the stack (at most 15 KiB, so that it stays
- *			in the first-level cache) and used for all tokens, eight at a time; partial sums
- *			wait in y. That stack copy is wiped before return.
+ *	many tokens	blocks of PANEL tokens and CHUNK groups: their activations are laid side by side (a
+ *			panel, which stays in the second-level cache for all strips of the call); then for each
+ *			strip of 16 rows the weights of the chunk are unpacked once (wtile, in the first-level
+ *			cache) and meet the panel's tokens, TILE at a time; partial sums wait in y. Both
+ *			copies are on the stack, and wiped before return.
  */
 #ifndef SITS_KERNELS_X86_MATMUL_QUANT_H
 #define SITS_KERNELS_X86_MATMUL_QUANT_H
 
 #include "kernels/ref/ref.h"
+#include "kernels/x86/strip.h"
 #include "kernels/x86/unpack.h"
 
-#define CHUNK 24		/* groups; a multiple of UNIT_MAX */
-#define TILE 8			/* tokens */
-
-/* VL rows from n on. Where columns are left over at the end, rows that lie before are read again and only
- * lanes [lo, hi) are stored. */
-struct strip {
-	struct rows rows;
-	size_t n, lo, hi;
-};
-
-INLINE void strip_init(struct strip *s, const struct sits_matmul *mm, size_t n)
-{
-	s->n = n + VL <= mm->N ? n : mm->N - VL;
-	s->lo = n - s->n;
-	s->hi = mm->n1 - s->n < VL ? mm->n1 - s->n : VL;
-	s->rows = rows_init((const uint8_t *)mm->w + s->n * mm->w_row_bytes, mm->w_row_bytes);
-}
-
-INLINE void store_y(const struct sits_matmul *mm, const struct strip *s, size_t t, vf acc)
-{
-	float *y = mm->y + t * mm->ldy + s->n;
-
-	if (s->hi - s->lo == VL)
-		v_store(y, acc);
-	else
-		v_store_range(y, acc, s->lo, s->hi);
-}
-
-#ifndef ONE_TOKEN
-INLINE vf load_y(const struct sits_matmul *mm, const struct strip *s, size_t t)
-{
-	const float *y = mm->y + t * mm->ldy + s->n;
-
-	return s->hi - s->lo == VL ? v_load(y) : v_load_range(y, s->lo, s->hi);
-}
+#ifdef ONE_TOKEN
+#define DIRECT 1
 #endif
+#define PACKED_AHEAD 4096	/* bytes of packed weights fetched ahead */
 
 /* off + the products of n dwords of weights and activations, from elements [i, i + 4 n) of the group. */
 INLINE vi dot16(uint32_t type, const vi *w, const struct sits_q16 *x, int i, int n, int32_t off)
@@ -67,40 +39,37 @@ INLINE vi dot16(uint32_t type, const vi *w, const struct sits_q16 *x, int i, int
 /* Add one group of one token to acc. */
 TEMPLATE vf mac(uint32_t type, vf acc, const struct wgroup *w, const struct sits_q16 *x)
 {
+	uint32_t base = BASE(type);
 	vf d = v_set1(x->d);
 	int32_t off = 0;
 	vi s;
 
-	if (type == SITS_Q6_K) {
-		s = dot16(type, w->w, x, 0, 4, x->off32[0]);
+	if (base == SITS_Q6_K) {
+		s = dot16(base, w->w, x, 0, 4, x->off32[0]);
 		acc = v_fma(vi_to_f(s), v_mul(w->sc, d), acc);
-		s = dot16(type, w->w + 4, x, 16, 4, x->off32[1]);
+		s = dot16(base, w->w + 4, x, 16, 4, x->off32[1]);
 		return v_fma(vi_to_f(s), v_mul(w->mn, d), acc);
 	}
-	if (type == SITS_Q4_0)
+	if (base == SITS_Q4_0)
 		off = x->off8;
-	else if (type == SITS_Q5_0)
+	else if (base == SITS_Q5_0)
 		off = x->off16;
-	else if (type == SITS_Q8_0 && WFLIP_Q8 != 0)
+	else if (base == SITS_Q8_0 && WFLIP_Q8 != 0)
 		off = x->off128;
-	acc = v_fma(vi_to_f(dot16(type, w->w, x, 0, 8, off)), v_mul(w->sc, d), acc);
-	return type_has_min(type) ? v_fma(w->mn, v_set1(x->s), acc) : acc;
-}
-
-/* Pointers to the activations of nt tokens from t on; where there are fewer, the last again. */
-INLINE void tile_x(const struct sits_matmul *mm, size_t t, const struct sits_q16 **x, size_t nt)
-{
-	UNROLL for (size_t i = 0; i < nt; i++) {
-		size_t at = t + i < mm->T ? t + i : mm->T - 1;
-
-		x[i] = (const void *)((const uint8_t *)mm->x + at * mm->x_row_bytes);
-	}
+	acc = v_fma(vi_to_f(dot16(base, w->w, x, 0, 8, off)), v_mul(w->sc, d), acc);
+	return type_has_min(base) ? v_fma(w->mn, v_set1(x->s), acc) : acc;
 }
 
 /* Cache lines of the next strip's weights that fall to one unit of this strip. */
 INLINE size_t lines_ahead(uint32_t type, size_t units)
 {
 	return (VL * unit_bytes(type) * units + 63) / 64;
+}
+
+/* Cache lines of a unit of a packed strip. */
+INLINE size_t unit_lines(uint32_t type)
+{
+	return (unit_bytes(type) + 3) / 4;
 }
 
 INLINE const uint8_t *fetch_ahead(const uint8_t *p, size_t lines)
@@ -112,162 +81,278 @@ INLINE const uint8_t *fetch_ahead(const uint8_t *p, size_t lines)
 	return p;
 }
 
-/* All of K for one strip and nt <= TILE tokens, weights kept in registers. nt is constant. */
-TEMPLATE void tile_direct(const struct sits_matmul *mm, uint32_t type, const struct strip *s, size_t nt)
+/* All of K for VL plain rows and nt <= DIRECT tokens from t on, weights in registers. nt is constant. */
+TEMPLATE void tile_direct(const struct sits_matmul *mm, uint32_t type, const struct strip *s, size_t t, size_t nt)
 {
 	size_t groups = mm->K / SITS_QG, unit = unit_groups(type), run = run_groups(type), g = 0;
-	const uint8_t *ahead = s->rows.b[0] + VL * mm->w_row_bytes;
-	const struct sits_q16 *x[TILE];
-	struct rows rows = s->rows;
+	struct src src = src_init(type, mm->w, mm->w_row_bytes, s->n);
+	const uint8_t *ahead = src.rows.b[0] + VL * mm->w_row_bytes;
+	const struct sits_q16 *x[DIRECT] = { NULL };
 	struct wgroup u[UNIT_MAX];
-	vf acc[TILE];
+	vf acc[DIRECT];
 	vi d[20];
 
-	tile_x(mm, 0, x, nt);
-	UNROLL for (size_t i = 0; i < nt; i++)
+	UNROLL for (size_t i = 0; i < nt; i++) {
+		x[i] = token_x(mm, t + i);
 		acc[i] = v_zero();
+	}
 	for (; run && g + run <= groups; g += run) {
 		UNROLL for (size_t k = 0; k < run; k++) {
 			ahead = fetch_ahead(ahead, lines_ahead(type, 1));
-			run_step(type, rows, k, d, u);
+			run_step(type, src.rows, k, d, u);
 			UNROLL for (size_t i = 0; i < nt; i++)
 				acc[i] = mac(type, acc[i], u, x[i] + g + k);
 		}
-		rows_advance(&rows, run * unit_bytes(type));
+		rows_advance(&src.rows, run * unit_bytes(type));
 	}
 	for (; g < groups; g += unit) {
 		ahead = fetch_ahead(ahead, lines_ahead(type, 1));
-		unpack(type, rows, u);
-		rows_advance(&rows, unit_bytes(type));
+		unpack(type, &src, u);
+		src_next(type, &src);
 		for (size_t k = 0; k < unit; k++) {
 			UNROLL for (size_t i = 0; i < nt; i++)
 				acc[i] = mac(type, acc[i], &u[k], x[i] + g + k);
 		}
 	}
 	UNROLL for (size_t i = 0; i < nt; i++) {
-		if (i < mm->T)
-			store_y(mm, s, i, acc[i]);
+		if (t + i < mm->T)
+			store_y(mm, s, 0, t + i, acc[i]);
 	}
 }
 
-#ifndef ONE_TOKEN
-/* Groups [g0, g0 + n) from the stack copy u, for one tile of nt tokens from t on. nt is constant. */
-TEMPLATE void tile_chunk(const struct sits_matmul *mm, uint32_t type, const struct strip *s, const struct wgroup *u,
-		       size_t g0, size_t n, size_t t, size_t nt)
+/* The same for a whole strip of packed rows: lines of memory are used whole, and in order. */
+TEMPLATE void tile_packed(const struct sits_matmul *mm, uint32_t type, const struct strip *s, size_t t, size_t nt)
 {
-	const struct sits_q16 *x[TILE];
-	vf acc[TILE];
+	size_t groups = mm->K / SITS_QG, unit = unit_groups(type);
+	const struct sits_q16 *x[DIRECT] = { NULL };
+	struct wgroup u[UNIT_MAX];
+	vf acc[DIRECT][NV];
+	struct src src[NV];
+	const uint8_t *ahead;
 
-	tile_x(mm, t, x, nt);
-	UNROLL for (size_t i = 0; i < nt; i++)
-		acc[i] = g0 && t + i < mm->T ? load_y(mm, s, t + i) : v_zero();
-	for (size_t g = 0; g < n; g++) {
-		UNROLL for (size_t i = 0; i < nt; i++)
-			acc[i] = mac(type, acc[i], &u[g], x[i] + g0 + g);
+	UNROLL for (size_t v = 0; v < NV; v++)
+		src[v] = src_init(type, mm->w, mm->w_row_bytes, s->n + v * VL);
+	ahead = src[0].d + PACKED_AHEAD;
+	UNROLL for (size_t i = 0; i < nt; i++) {
+		x[i] = token_x(mm, t + i);
+		UNROLL for (size_t v = 0; v < NV; v++)
+			acc[i][v] = v_zero();
+	}
+	for (size_t g = 0; g < groups; g += unit) {
+		UNROLL for (size_t v = 0; v < NV; v++) {
+			ahead = fetch_ahead(ahead, (v + 1) * unit_lines(type) / NV - v * unit_lines(type) / NV);
+			unpack(type, &src[v], u);
+			src_next(type, &src[v]);
+			for (size_t k = 0; k < unit; k++) {
+				UNROLL for (size_t i = 0; i < nt; i++)
+					acc[i][v] = mac(type, acc[i][v], &u[k], x[i] + g + k);
+			}
+		}
 	}
 	UNROLL for (size_t i = 0; i < nt; i++) {
-		if (t + i < mm->T)
-			store_y(mm, s, t + i, acc[i]);
+		UNROLL for (size_t v = 0; v < NV; v++) {
+			if (t + i < mm->T)
+				store_y(mm, s, v, t + i, acc[i][v]);
+		}
 	}
 }
 
-TEMPLATE void strip_chunks(const struct sits_matmul *mm, uint32_t type, const struct strip *s, struct wgroup *u)
+/* All tokens, nt at a time; nt is constant. Rows are still in a cache when the next ones come. */
+TEMPLATE void rows_direct(const struct sits_matmul *mm, uint32_t type, size_t nt)
 {
-	size_t groups = mm->K / SITS_QG, n;
-	struct rows rows = s->rows;
+	const size_t rows = type & SITS_PACKED ? STRIP : VL;
+	struct strip s;
 
-	for (size_t g = 0; g < groups; g += n) {
-		n = groups - g < CHUNK ? groups - g : CHUNK;
-		for (size_t k = 0; k < n; k += unit_groups(type)) {
-			unpack(type, rows, u + k);
-			rows_advance(&rows, unit_bytes(type));
-		}
-		for (size_t t = 0; t < mm->T; t += TILE) {
-			if (mm->T - t > TILE / 2)
-				tile_chunk(mm, type, s, u, g, n, t, TILE);
+	for (size_t n = mm->n0; n < mm->n1; n = s.n + rows) {
+		s = strip_at(mm, type, n, rows);
+		for (size_t t = 0; t < mm->T; t += nt) {
+			if (type & SITS_PACKED)
+				tile_packed(mm, type, &s, t, nt);
 			else
-				tile_chunk(mm, type, s, u, g, n, t, TILE / 2);
+				tile_direct(mm, type, &s, t, nt);
 		}
 	}
 }
-
-#endif
 
 #ifdef ONE_TOKEN
 /* type is constant. */
 TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type)
 {
-	struct strip s;
-
-	for (size_t n = mm->n0; n < mm->n1; n += VL) {
-		strip_init(&s, mm, n);
-		tile_direct(mm, type, &s, 1);
-	}
+	rows_direct(mm, type, 1);
 }
 #else
-/* type is constant. */
-TEMPLATE void matmul_many(const struct sits_matmul *mm, uint32_t type)
-{
-	struct wgroup u[CHUNK];
-	struct strip s;
 
-	for (size_t n = mm->n0; n < mm->n1; n += VL) {
-		strip_init(&s, mm, n);
-		strip_chunks(mm, type, &s, u);
+/*
+ * Many tokens. Of the including file: TILE, CHUNK, MANY (more tokens than that), struct wtile (one group of a strip's weights) and struct xtile
+ * (one group of TILE tokens), and
+ *
+ *	wtile_set(type, w, v, u)	vector v of w from u
+ *	xtile_set(type, x, i, q)	token i of x from q; type is no constant
+ *	tile_mac(kind, acc, w, x)	one group of TILE tokens and NV vectors added to acc[TILE][NV]
+ *
+ * Once weights are unpacked, types differ in how their scales enter, and in nothing else: three kinds of tiles serve all.
+ */
+#define PANEL 64		/* tokens, a multiple of TILE */
+
+struct panel {
+	struct xtile x[PANEL / TILE][CHUNK];
+	struct wtile w[CHUNK];
+};
+
+/* What a type brings: its weights, n groups from src on, and its kind of tile. */
+typedef void unpack_fn(struct src src[NV], size_t n, struct wtile *w);
+typedef void tile_fn(const struct sits_matmul *mm, const struct strip *s, const struct wtile *w, const struct xtile *x, size_t g0,
+		     size_t n, size_t t);
+
+/* n groups from g0 on of tokens [t, t + TILE) and a strip. kind is constant. */
+TEMPLATE void tile_chunk(enum tile_kind kind, const struct sits_matmul *mm, const struct strip *s, const struct wtile *w,
+			 const struct xtile *x, size_t g0, size_t n, size_t t)
+{
+	vf acc[TILE][NV];
+
+	UNROLL for (size_t i = 0; i < TILE; i++) {
+		UNROLL for (size_t v = 0; v < NV; v++)
+			acc[i][v] = g0 && t + i < mm->T ? load_y(mm, s, v, t + i) : v_zero();
 	}
-	memset(u, 0, sizeof(u));
-	__asm__ volatile("" : : "r"(u) : "memory");	/* so that the wipe is not optimised away */
+	for (size_t g = 0; g < n; g++)
+		tile_mac(kind, acc, &w[g], &x[g]);
+	UNROLL for (size_t i = 0; i < TILE; i++) {
+		UNROLL for (size_t v = 0; v < NV; v++) {
+			if (t + i < mm->T)
+				store_y(mm, s, v, t + i, acc[i][v]);
+		}
+	}
 }
 
-TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type)
+#define TILE_KIND(name, kind)									\
+	static void name(const struct sits_matmul *mm, const struct strip *s, const struct wtile *w,	\
+			 const struct xtile *x, size_t g0, size_t n, size_t t)				\
+	{												\
+		tile_chunk(kind, mm, s, w, x, g0, n, t);						\
+	}
+
+TILE_KIND(tile_scale, KIND_SCALE)
+TILE_KIND(tile_min, KIND_MIN)
+TILE_KIND(tile_halves, KIND_HALVES)
+
+/* type is constant. */
+TEMPLATE void strip_unpack(uint32_t type, struct src src[NV], size_t n, struct wtile *w)
 {
+	struct wgroup u[UNIT_MAX];
+
+	UNROLL for (size_t v = 0; v < NV; v++) {
+		for (size_t g = 0; g < n; g += unit_groups(type)) {
+			unpack(type, &src[v], u);
+			src_next(type, &src[v]);
+			for (size_t k = 0; k < unit_groups(type); k++)
+				wtile_set(type, &w[g + k], v, &u[k]);
+		}
+	}
+}
+
+/* Groups [g0, g0 + n) of tokens [t0, t1), at most PANEL. g0 is a multiple of CHUNK. */
+static void block(const struct sits_matmul *mm, unpack_fn *unpack_strip, tile_fn *tile, struct panel *p, size_t t0, size_t t1,
+		  size_t g0, size_t n)
+{
+	struct src src[NV];
 	struct strip s;
 
-	if (mm->T > TILE) {
-		matmul_many(mm, type);
-		return;
+	for (size_t t = t0; t < t1; t += TILE) {
+		for (size_t i = 0; i < TILE; i++) {
+			const struct sits_q16 *q = (const struct sits_q16 *)token_x(mm, t + i) + g0;
+
+			for (size_t g = 0; g < n; g++)
+				xtile_set(mm->wtype, &p->x[(t - t0) / TILE][g], i, &q[g]);
+		}
 	}
-	for (size_t n = mm->n0; n < mm->n1; n += VL) {
-		strip_init(&s, mm, n);
-		if (mm->T > 4)
-			tile_direct(mm, type, &s, 8);
-		else if (mm->T > 2)
-			tile_direct(mm, type, &s, 4);
-		else if (mm->T > 1 || VL == 16)	/* one token comes here with 8 lanes only */
-			tile_direct(mm, type, &s, 2);
-		else
-			tile_direct(mm, type, &s, 1);
+	for (size_t at = mm->n0; at < mm->n1; at = s.n + STRIP) {
+		s = strip_at(mm, mm->wtype, at, STRIP);
+		UNROLL for (size_t v = 0; v < NV; v++)
+			src[v] = src_at(mm->wtype, mm->w, mm->w_row_bytes, s.n + v * VL, g0);
+		unpack_strip(src, n, p->w);
+		for (size_t t = t0; t < t1; t += TILE)
+			tile(mm, &s, p->w, p->x[(t - t0) / TILE], g0, n, t);
 	}
+}
+
+static void matmul_many(const struct sits_matmul *mm, unpack_fn *unpack_strip, tile_fn *tile)
+{
+	size_t groups = mm->K / SITS_QG;
+	struct panel p;
+
+	for (size_t t = 0; t < mm->T; t += PANEL) {
+		for (size_t g = 0; g < groups; g += CHUNK)
+			block(mm, unpack_strip, tile, &p, t, mm->T - t < PANEL ? mm->T : t + PANEL, g,
+			      groups - g < CHUNK ? groups - g : CHUNK);
+	}
+	memset(p.x, 0, ((mm->T < PANEL ? mm->T : PANEL) + TILE - 1) / TILE * sizeof(p.x[0]));
+	memset(p.w, 0, sizeof(p.w));
+	__asm__ volatile("" : : "r"(&p) : "memory");	/* so that the wipe is not optimised away */
+}
+
+/* type is constant. */
+TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type, unpack_fn *unpack_strip)
+{
+	if (mm->T > MANY && (mm->N >= STRIP || type & SITS_PACKED))
+		matmul_many(mm, unpack_strip, type_has_min(type) ? tile_min : BASE(type) == SITS_Q6_K ? tile_halves : tile_scale);
+	else if (mm->T == 1)
+		rows_direct(mm, type, 1);
+	else if (mm->T == 2)
+		rows_direct(mm, type, 2);
+	else if (mm->T <= 4 || DIRECT == 4)
+		rows_direct(mm, type, 4);
+	else
+		rows_direct(mm, type, DIRECT);
 }
 #endif
 
-#define MATMUL_TYPE(name, type)							\
+#ifdef ONE_TOKEN		/* plain rows only */
+#define MATMUL_TYPES(name, type)						\
 	static void matmul_##name(const struct sits_matmul *mm)			\
 	{									\
 		matmul_type(mm, type);						\
 	}
+#define PLAIN_AND_PACKED(name) { matmul_##name, NULL }
+#else
+#define MATMUL_TYPE(name, type)								\
+	static void unpack_strip_##name(struct src src[NV], size_t n, struct wtile *w)	\
+	{										\
+		strip_unpack(type, src, n, w);						\
+	}										\
+											\
+	static void matmul_##name(const struct sits_matmul *mm)				\
+	{										\
+		matmul_type(mm, type, unpack_strip_##name);				\
+	}
+#define MATMUL_TYPES(name, type)			\
+	MATMUL_TYPE(name, type)				\
+	MATMUL_TYPE(name##_p16, SITS_PACKED | type)
+#define PLAIN_AND_PACKED(name) { matmul_##name, matmul_##name##_p16 }
+#endif
 
-MATMUL_TYPE(q4_0, SITS_Q4_0)
-MATMUL_TYPE(q4_1, SITS_Q4_1)
-MATMUL_TYPE(q5_0, SITS_Q5_0)
-MATMUL_TYPE(q5_1, SITS_Q5_1)
-MATMUL_TYPE(q8_0, SITS_Q8_0)
-MATMUL_TYPE(q4_k, SITS_Q4_K)
-MATMUL_TYPE(q5_k, SITS_Q5_K)
-MATMUL_TYPE(q6_k, SITS_Q6_K)
+MATMUL_TYPES(q4_0, SITS_Q4_0)
+MATMUL_TYPES(q4_1, SITS_Q4_1)
+MATMUL_TYPES(q5_0, SITS_Q5_0)
+MATMUL_TYPES(q5_1, SITS_Q5_1)
+MATMUL_TYPES(q8_0, SITS_Q8_0)
+MATMUL_TYPES(q4_k, SITS_Q4_K)
+MATMUL_TYPES(q5_k, SITS_Q5_K)
+MATMUL_TYPES(q6_k, SITS_Q6_K)
 
 void ISA(matmul_quant)(const struct sits_matmul *mm)
 {
-	static void (*const by_type[])(const struct sits_matmul *) = {
-		[SITS_Q4_0] = matmul_q4_0, [SITS_Q4_1] = matmul_q4_1, [SITS_Q5_0] = matmul_q5_0,
-		[SITS_Q5_1] = matmul_q5_1, [SITS_Q8_0] = matmul_q8_0, [SITS_Q4_K] = matmul_q4_k,
-		[SITS_Q5_K] = matmul_q5_k, [SITS_Q6_K] = matmul_q6_k,
+	static void (*const by_type[][2])(const struct sits_matmul *) = {
+		[SITS_Q4_0] = PLAIN_AND_PACKED(q4_0), [SITS_Q4_1] = PLAIN_AND_PACKED(q4_1),
+		[SITS_Q5_0] = PLAIN_AND_PACKED(q5_0), [SITS_Q5_1] = PLAIN_AND_PACKED(q5_1),
+		[SITS_Q8_0] = PLAIN_AND_PACKED(q8_0), [SITS_Q4_K] = PLAIN_AND_PACKED(q4_k),
+		[SITS_Q5_K] = PLAIN_AND_PACKED(q5_k), [SITS_Q6_K] = PLAIN_AND_PACKED(q6_k),
 	};
+	bool packed = mm->wtype & SITS_PACKED;
 
-	if (mm->N < VL)		/* too few rows to fill the lanes */
+	if (mm->N < VL && !packed)	/* too few rows to fill the lanes */
 		sits_ref_matmul(mm);
 	else
-		by_type[mm->wtype](mm);
+		by_type[BASE(mm->wtype)][packed](mm);
 }
 
 #endif

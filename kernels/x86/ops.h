@@ -171,4 +171,15 @@ void ISA(add)(float *y, const float *x, size_t n)
 		v_store_n(y + i, v_add(v_load_n(y + i, n - i), v_load_n(x + i, n - i)), n - i);
 }
 
+void ISA(add_scaled)(float *y, const float *x, float a, size_t n)
+{
+	const vf va = v_set1(a);
+	size_t i = 0;
+
+	for (; i + VL <= n; i += VL)
+		v_store(y + i, v_fma(va, v_load(x + i), v_load(y + i)));
+	if (i < n)
+		v_store_n(y + i, v_fma(va, v_load_n(x + i, n - i), v_load_n(y + i, n - i)), n - i);
+}
+
 #endif

@@ -8,3 +8,5 @@
 #include "kernels/x86/prepare.h"
 
 #include "kernels/x86/ops.h"
+
+#include "kernels/x86/fused.h"

@@ -54,6 +54,36 @@ INLINE void quantise(const float *x, struct sits_q16 *out)
 	memset(out->zero, 0, sizeof(out->zero));
 }
 
+/* A whole row with one scale. K is a multiple of 32. */
+static void quantise_row(const float *x, size_t K, struct sits_q8_head *out, size_t row_bytes)
+{
+	int8_t *q = (int8_t *)(out + 1);
+	vi top = vi_zero(), sum = vi_zero();
+	float most;
+	vf id;
+
+	for (size_t k = 0; k < K; k += VL)
+		top = vi_max(top, vi_and(v_bits(v_load(x + k)), vi_set1(0x7fffffff)));
+	most = sits_bits_f32((uint32_t)vi_hmax(top));
+	if (!(most >= SITS_Q16_TINY && most < INFINITY)) {
+		memset(out, 0, row_bytes);
+		if (!(most < SITS_Q16_TINY))
+			out->d = NAN;
+		return;
+	}
+	memset(out, 0, sizeof(*out));
+	out->d = most / (float)SITS_Q8_MAX;
+	id = v_set1(1.0f / out->d);
+	for (size_t k = 0; k < K; k += VL) {
+		vi v = v_to_i(v_mul(v_load(x + k), id));
+
+		vi_store_low8(q + k, v);
+		sum = vi_add(sum, v);
+	}
+	memset(q + K, 0, row_bytes - sizeof(*out) - K);
+	out->off128 = -128 * vi_hsum(sum);
+}
+
 void ISA(act_prepare)(uint32_t wtype, const float *x, size_t ldx, size_t T, size_t K, void *out)
 {
 	size_t row = sits_cpu_act_row_bytes(wtype, K);
@@ -61,6 +91,10 @@ void ISA(act_prepare)(uint32_t wtype, const float *x, size_t ldx, size_t T, size
 	for (size_t t = 0; t < T; t++) {
 		uint8_t *o = (uint8_t *)out + t * row;
 
+		if (sits_cpu_act_class(wtype) == SITS_ACT_Q8) {
+			quantise_row(x + t * ldx, K, (struct sits_q8_head *)o, row);
+			continue;
+		}
 		if (!sits_dtype_is_quant(wtype)) {
 			memcpy(o, x + t * ldx, K * sizeof(float));
 			memset(o + K * sizeof(float), 0, row - K * sizeof(float));

@@ -16,17 +16,21 @@
 #define INLINE static inline __attribute__((always_inline))
 /*
  * Templates are functions whose constant arguments pick the code: inlined for each of them, with loops
- * unrolled. Instrumented builds (SITS_KERNELS_PLAIN) compile them once, with loops: unrolled they take minutes.
+ * unrolled. Instrumented builds (SITS_KERNELS_PLAIN) compile them once, with loops: unrolled they take minutes. ROLLED
+ * keeps a loop a loop.
  */
 #if defined(SITS_KERNELS_PLAIN)
 #define TEMPLATE static __attribute__((noinline))
 #define UNROLL
+#define ROLLED
 #elif defined(__clang__)
 #define TEMPLATE INLINE
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("nounroll")
 #else
 #define TEMPLATE INLINE
 #define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 4")
 #endif
 
 #define VL 8			/* f32 or i32 lanes */
@@ -75,10 +79,22 @@ INLINE vf v_scale2(vf x, vf n)
 	return _mm256_mul_ps(_mm256_mul_ps(x, _mm256_castsi256_ps(a)), _mm256_castsi256_ps(b));
 }
 
+/* Bit i: lane i of a is greater; never where either is NaN. */
+INLINE uint32_t v_greater(vf a, vf b)
+{
+	return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ));
+}
+
 /* Lanes from n on become fill. */
 INLINE vf v_keep_n(vf x, size_t n, vf fill)
 {
 	return _mm256_blendv_ps(fill, x, _mm256_castsi256_ps(v_mask(n)));
+}
+
+/* Lanes outside of [lo, hi) become fill. */
+INLINE vf v_keep_range(vf x, size_t lo, size_t hi, vf fill)
+{
+	return _mm256_blendv_ps(fill, x, _mm256_castsi256_ps(v_mask_range(lo, hi)));
 }
 
 /* Sum and largest of all lanes: halves are folded, so the order is fixed. */
@@ -134,9 +150,15 @@ INLINE vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
 #define vi_srl(a, n) _mm256_srli_epi32(a, n)
 #define vi_sll(a, n) _mm256_slli_epi32(a, n)
 #define vi_sra(a, n) _mm256_srai_epi32(a, n)
+/* s += p in the register that holds s: of sums in a loop gcc makes copies at each turn otherwise, or spills them. */
+#define vi_add_to(s, p) __asm__("vpaddd %1, %0, %0" : "+x"(s) : "x"(p))
+INLINE vi vi_srl_by(vi a, int n) { return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n)); }
 INLINE vf vi_to_f(vi a) { return _mm256_cvtepi32_ps(a); }
 INLINE vi v_to_i(vf a) { return _mm256_cvtps_epi32(a); }	/* to nearest even */
 INLINE vi v_bits(vf a) { return _mm256_castps_si256(a); }
+INLINE vf v_from_bits(vi a) { return _mm256_castsi256_ps(a); }
+/* VL signed bytes. */
+INLINE vf v_load_i8(const void *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p))); }
 /* The f16 in the low half of each lane. */
 INLINE vf vi_f16(vi a)
 {

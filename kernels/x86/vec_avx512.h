@@ -16,17 +16,21 @@
 #define INLINE static inline __attribute__((always_inline))
 /*
  * Templates are functions whose constant arguments pick the code: inlined for each of them, with loops
- * unrolled. Instrumented builds (SITS_KERNELS_PLAIN) compile them once, with loops: unrolled they take minutes.
+ * unrolled. Instrumented builds (SITS_KERNELS_PLAIN) compile them once, with loops: unrolled they take minutes. ROLLED
+ * keeps a loop a loop.
  */
 #if defined(SITS_KERNELS_PLAIN)
 #define TEMPLATE static __attribute__((noinline))
 #define UNROLL
+#define ROLLED
 #elif defined(__clang__)
 #define TEMPLATE INLINE
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("nounroll")
 #else
 #define TEMPLATE INLINE
 #define UNROLL _Pragma("GCC unroll 16")
+#define ROLLED _Pragma("GCC unroll 4")
 #endif
 
 #define VL 16			/* f32 or i32 lanes */
@@ -64,10 +68,19 @@ INLINE vf v_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_I
 INLINE vf v_swap_pairs(vf a) { return _mm512_permute_ps(a, 0xb1); }
 INLINE vf v_scale2(vf x, vf n) { return _mm512_scalef_ps(x, n); }	/* x * 2^n, n whole */
 
+/* Bit i: lane i of a is greater; never where either is NaN. */
+INLINE uint32_t v_greater(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+
 /* Lanes from n on become fill. */
 INLINE vf v_keep_n(vf x, size_t n, vf fill)
 {
 	return _mm512_mask_mov_ps(fill, v_mask(n), x);
+}
+
+/* Lanes outside of [lo, hi) become fill. */
+INLINE vf v_keep_range(vf x, size_t lo, size_t hi, vf fill)
+{
+	return _mm512_mask_mov_ps(fill, v_mask_range(lo, hi), x);
 }
 
 /* Sum and largest of all lanes: halves are folded, so the order is fixed. */
@@ -124,9 +137,13 @@ INLINE vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
 #define vi_srl(a, n) _mm512_srli_epi32(a, n)
 #define vi_sll(a, n) _mm512_slli_epi32(a, n)
 #define vi_sra(a, n) _mm512_srai_epi32(a, n)
+INLINE vi vi_srl_by(vi a, int n) { return _mm512_srl_epi32(a, _mm_cvtsi32_si128(n)); }
 INLINE vf vi_to_f(vi a) { return _mm512_cvtepi32_ps(a); }
 INLINE vi v_to_i(vf a) { return _mm512_cvtps_epi32(a); }	/* to nearest even */
 INLINE vi v_bits(vf a) { return _mm512_castps_si512(a); }
+INLINE vf v_from_bits(vi a) { return _mm512_castsi512_ps(a); }
+/* VL signed bytes. */
+INLINE vf v_load_i8(const void *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p))); }
 /* The f16 in the low half of each lane. */
 INLINE vf vi_f16(vi a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }
 INLINE int32_t vi_hmax(vi a) { return _mm512_reduce_max_epi32(a); }

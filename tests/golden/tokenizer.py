@@ -493,4 +493,5 @@ def main():
             (HERE / name).write_bytes(data)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@
  */
 #include "daemon/log.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,6 +104,17 @@ static void fill_and_check(uint64_t format)
 	check_lines(NR_LINES + 1);
 }
 
+/* What fails is named first and returned then. */
+static void errno_outlives_a_line(void **state)
+{
+	(void)state;
+	sitsd_log_setup(SITS_LOG_INFO, SITS_LOG_FORMAT_TEXT);
+	close(STDERR_FILENO);
+	errno = ENOSPC;
+	sitsd_log(SITS_LOG_ERR, "a line that can't be written");
+	assert_int_equal(errno, ENOSPC);
+}
+
 static void stopped_reader_holds_nobody_up(void **state)
 {
 	(void)state;
@@ -131,6 +143,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(stopped_reader_holds_nobody_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(stopped_reader_of_json_holds_nobody_up, setup, teardown),
 		cmocka_unit_test_setup_teardown(control_characters_are_replaced, setup, teardown),
+		cmocka_unit_test_setup_teardown(errno_outlives_a_line, setup, teardown),
 	};
 
 	unsetenv("JOURNAL_STREAM");

@@ -131,7 +131,7 @@ static void good_model_is_loaded_and_recorded(void **state)
 	assert_int_equal(n.sealed.model_version, 3);
 	assert_int_equal(n.context, 512);
 	assert_int_equal(n.model->hp.vocab, TINY_VOCAB);
-	assert_int_equal(sits_region_info(n.region, &info), 0);
+	assert_int_equal(sits_region_info(n.region[0], &info), 0);
 	assert_int_equal(info.sealed, 1);
 	assert_int_equal(info.nodump, 1);
 	sits_node_fini(&n);

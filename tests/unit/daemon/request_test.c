@@ -42,7 +42,8 @@ static void fields_are_kept_in_order(void **state)
 {
 	static const struct field f[] = {
 		{ SITS_FIELD_SYSTEM, "be brief" }, { SITS_FIELD_USER, "a" }, { SITS_FIELD_ASSISTANT, "b" }, { SITS_FIELD_USER, "c" },
-		{ SITS_FIELD_USER, "d" }, { SITS_FIELD_STOP, "x" }, { SITS_FIELD_STOP, "yy" }, { SITS_FIELD_MODEL, "m" }, { 0 },
+		{ SITS_FIELD_USER, "d" }, { SITS_FIELD_STOP, "x" }, { SITS_FIELD_STOP, "yy" }, { SITS_FIELD_MODEL, "m" },
+		{ SITS_FIELD_TAG, "blue" }, { 0 },
 	};
 	struct sits_request r;
 	struct sits_diag diag;
@@ -56,6 +57,8 @@ static void fields_are_kept_in_order(void **state)
 	assert_int_equal(r.nr_stop, 2);
 	assert_memory_equal(r.stop[1], "yy", 2);
 	assert_int_equal(r.model_len, 1);
+	assert_int_equal(r.tag_len, 4);
+	assert_memory_equal(r.tag, "blue", 4);
 	assert_null(r.prompt);
 	sits_request_fini(&r);
 }

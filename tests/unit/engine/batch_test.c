@@ -42,6 +42,15 @@ static const struct {
 		.heads = 4, .kv_heads = 1 } },
 	{ "q5_K, q5_1, one layer", { .type = SITS_Q5_K, .type_v = SITS_Q5_1, .type_out = SITS_Q5_K, .embd = 256,
 		.ff = 512, .heads = 2, .kv_heads = 2, .layers = 1 } },
+	{ "a mixture of 8, q8_0 and q5_0, a window", { .experts = 8, .type = SITS_Q8_0, .type_v = SITS_Q5_0,
+		.type_out = SITS_Q8_0, .window = 20 } },
+	{ "a mixture of 24 with a shared expert, f16", { .arch = "qwen2moe", .experts = 24, .used = 5, .expert_ff = 32,
+		.shared_ff = 64, .type = SITS_F16, .type_v = SITS_Q4_0, .type_out = SITS_F16, .untied = true,
+		.layers = 1 } },
+	{ "a mixture with head norms, experts apart", { .arch = "qwen3moe", .experts = 5, .used = 4, .expert_ff = 64,
+		.apart = true, .type = SITS_Q4_0, .type_v = SITS_Q4_1, .type_router = SITS_BF16, .layers = 1 } },
+	{ "a mixture with one norm over all heads", { .arch = "olmoe", .experts = 7, .used = 3, .type = SITS_BF16,
+		.type_v = SITS_F32, .layers = 1 } },
 };
 
 static void make_jobs(struct rng *r, struct job *job)
@@ -192,10 +201,11 @@ static bool dropped(void *arg, uint32_t owner)
 	return ++d->questions[owner] >= d->drop_at[owner];
 }
 
-static void sampled(void *arg, uint32_t owner, const float *logits)
+static void sampled(void *arg, uint32_t owner, const float *logits, size_t nr)
 {
 	struct drop_run *d = arg;
 
+	assert_int_equal(nr, 1);
 	d->sampled[owner] = true;
 	memcpy(d->logits[owner], logits, sizeof(d->logits[owner]));
 }
@@ -208,18 +218,19 @@ static void run_graph(struct sits_graph *g, const struct sits_backend *be, struc
 	struct sits_kv_table table[SEQS] = { 0 };
 	uint32_t owner[SEQS], i, j;
 	struct sits_kv kv;
-	bool want[SEQS];
+	uint32_t want[SEQS];
 	struct sits_graph_batch b = {
 		.nr_seq = SEQS, .token = token, .pos = pos, .seq = seq, .owner = owner, .want = want,
 		.dropped = dropped, .sample = sampled, .arg = d,
 	};
 
-	assert_int_equal(sits_kv_init(&kv, 4 * be->kv_layer_bytes(2, 16), 20), 0);
+	assert_int_equal(sits_kv_init(&kv, 4 * be->kv_layer_bytes(&(struct sits_kv_shape){ .G = 2, .Dk = 16, .Dv = 16 }),
+				      20), 0);
 	for (i = 0; i < SEQS; i++) {
 		assert_int_equal(sits_kv_grow(&kv, &table[i], rows[i]), 0);
 		seq[i] = (struct sits_attn_seq){ .pages = table[i].page, .row0 = b.T, .nr = rows[i], .pos0 = 0 };
 		owner[i] = i;
-		want[i] = true;
+		want[i] = 1;
 		for (j = 0; j < rows[i]; j++) {
 			token[b.T] = (i * 50 + j * 3) % 256;
 			pos[b.T++] = j;
@@ -231,7 +242,7 @@ static void run_graph(struct sits_graph *g, const struct sits_backend *be, struc
 	sits_kv_fini(&kv);
 }
 
-static void rows_dropped_between_layers_leave_the_others_alone(void **state)
+static void drop_rows(struct tiny_opts o)
 {
 	const struct sits_backend *be = sits_backend_get(NULL);
 	struct drop_run *whole = calloc(1, sizeof(*whole)), *d = calloc(1, sizeof(*d));
@@ -244,7 +255,7 @@ static void rows_dropped_between_layers_leave_the_others_alone(void **state)
 
 	assert_non_null(whole);
 	assert_non_null(d);
-	image = tiny_model((struct tiny_opts){ .layers = 4 }, &len);
+	image = tiny_model(o, &len);
 	assert_int_equal(sits_model_open(image, len, &m, NULL), 0);
 	assert_int_equal(sits_threads_create(2, 0, &team, NULL), 0);
 	assert_int_equal(sits_graph_create(m, be, team, ROWS, SEQS, &g, NULL), 0);
@@ -270,6 +281,12 @@ static void rows_dropped_between_layers_leave_the_others_alone(void **state)
 	free(image);
 	free(whole);
 	free(d);
+}
+
+static void rows_dropped_between_layers_leave_the_others_alone(void **state)
+{
+	drop_rows((struct tiny_opts){ .layers = 4 });
+	drop_rows((struct tiny_opts){ .arch = "qwen2moe", .layers = 4, .experts = 6, .expert_ff = 32, .shared_ff = 32 });
 }
 
 int main(void)

@@ -133,7 +133,7 @@ static void what_can_never_run_is_refused_with_words(void **state)
 	size_t stop_len[] = { 0 };
 
 	open_model(&f, (struct tiny_opts){ .context = 256 });
-	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(2, 16);
+	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(&(struct sits_kv_shape){ .G = 2, .Dk = 16, .Dv = 16 });
 	open_engine(&f, (struct sits_engine_opts){ .kv_bytes = 3 * page, .context = 200 });
 	assert_int_equal(stats(&f).pages_total, 3);
 
@@ -348,7 +348,7 @@ static void out_of_pages_the_youngest_waits_and_loses_nothing(void **state)
 	size_t page, i;
 
 	open_model(&f, (struct tiny_opts){ .context = 256 });
-	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(2, 16);
+	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(&(struct sits_kv_shape){ .G = 2, .Dk = 16, .Dv = 16 });
 	open_engine(&f, (struct sits_engine_opts){ 0 });
 	for (i = 0; i < N; i++) {
 		alone[i].keep_logits = packed[i].keep_logits = true;
@@ -418,7 +418,7 @@ static void a_waiting_request_is_not_starved(void **state)
 
 	/* Small ones follow one another without end; the big one needs the whole pool and comes early. */
 	open_model(&f, (struct tiny_opts){ .context = 256 });
-	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(2, 16);
+	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(&(struct sits_kv_shape){ .G = 2, .Dk = 16, .Dv = 16 });
 	open_engine(&f, (struct sits_engine_opts){ .kv_bytes = 4 * page, .max_seqs = 3 });
 	for (i = 0; i < N; i++) {
 		stream[i].on_done = submit_another;
@@ -521,7 +521,7 @@ static void cancelling_from_another_thread_at_any_moment(void **state)
 	assert_non_null(c);
 	assert_non_null(whole);
 	open_model(&f, (struct tiny_opts){ .context = 384 });
-	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(2, 16);
+	page = 2 * sits_backend_get(NULL)->kv_layer_bytes(&(struct sits_kv_shape){ .G = 2, .Dk = 16, .Dv = 16 });
 	open_engine(&f, (struct sits_engine_opts){ .max_seqs = 6, .token_budget = 48, .kv_bytes = 24 * page });
 	whole[0].keep_logits = true;
 	submit(&f, &whole[0], 150, 20);

@@ -216,7 +216,7 @@ struct forced {
 	struct tally *t;
 };
 
-static void compare(void *arg, uint32_t owner, const float *logits)
+static void compare(void *arg, uint32_t owner, const float *logits, size_t nr)
 {
 	struct forced *f = arg;
 	const struct step *s = &f->p->step[f->step];
@@ -241,7 +241,7 @@ static void compare(void *arg, uint32_t owner, const float *logits)
 }
 
 static void run_rows(struct sits_graph *g, struct sits_kv *kv, struct sits_kv_table *table, struct forced *f,
-		     uint32_t from, uint32_t nr, bool want)
+		     uint32_t from, uint32_t nr, uint32_t want)
 {
 	struct sits_attn_seq seq = { .nr = nr, .pos0 = from };
 	int32_t pos[CHUNK];
@@ -267,8 +267,9 @@ static void force(const struct fixture *fx, const struct sits_backend *be, struc
 	struct sits_graph *g;
 	struct sits_kv kv;
 	uint32_t at, n;
+	const struct sits_kv_shape shape = { .G = hp->kv_heads, .Dk = hp->head_dim, .Dv = hp->head_dim };
 
-	assert_int_equal(sits_kv_init(&kv, hp->layers * be->kv_layer_bytes(hp->kv_heads, hp->head_dim),
+	assert_int_equal(sits_kv_init(&kv, hp->layers * be->kv_layer_bytes(&shape),
 				      sits_kv_pages(p->nr + steps)), 0);
 	assert_int_equal(sits_graph_create(fx->m, be, team, CHUNK, 1, &g, NULL), 0);
 	for (at = 0; at < p->nr; at += n) {

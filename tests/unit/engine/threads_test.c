@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "daemon/engine/threads.h"
+#include "daemon/engine/topology.h"
 
 #define STAGES 50
 #define TASKS 37
@@ -160,6 +161,54 @@ static void idle_workers_sleep_and_are_woken(void **state)
 	sits_threads_destroy(t);
 }
 
+static void note_tid(void *arg, uint32_t self)
+{
+	((pid_t *)arg)[self] = gettid();
+}
+
+/* How often a thread was put on a processor and left it, by /proc. */
+static unsigned long switches(pid_t tid)
+{
+	unsigned long sum = 0, n;
+	char path[64], line[128];
+	int found = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/status", (int)tid);
+	f = fopen(path, "re");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "voluntary_ctxt_switches: %lu", &n) == 1 ||
+		    sscanf(line, "nonvoluntary_ctxt_switches: %lu", &n) == 1) {
+			sum += n;
+			found++;
+		}
+	}
+	fclose(f);
+	assert_int_equal(found, 2);
+	return sum;
+}
+
+/* Neither spinning nor waking up to look: an idle worker is not scheduled once. */
+static void idle_workers_use_no_processor(void **state)
+{
+	unsigned long before[4];
+	struct sits_threads *t;
+	pid_t tid[4] = { 0 };
+	uint32_t i;
+
+	assert_int_equal(sits_threads_create(4, 0, &t, NULL), 0);
+	sits_threads_run(t, note_tid, tid);
+	while (!others_sleep())
+		sched_yield();
+	for (i = 1; i < 4; i++)
+		before[i] = switches(tid[i]);
+	usleep(200000);
+	for (i = 1; i < 4; i++)
+		assert_int_equal(switches(tid[i]), before[i]);
+	sits_threads_destroy(t);
+}
+
 static void pinning_gives_the_mask_back(void **state)
 {
 	cpu_set_t before, during, after;
@@ -178,6 +227,52 @@ static void pinning_gives_the_mask_back(void **state)
 	assert_true(CPU_EQUAL(&before, &after));
 }
 
+static void note_mask(void *arg, uint32_t self)
+{
+	cpu_set_t *mask = arg;
+
+	sched_getaffinity(0, sizeof(*mask), &mask[self]);
+}
+
+static void threads_are_pinned_in_the_order_of_the_topology(void **state)
+{
+	static struct sits_topology topo;
+	static cpu_set_t mask[SITS_THREADS_MAX];
+	struct sits_threads *t;
+	cpu_set_t all, planned, nodes;
+	uint32_t i, most;
+
+	assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+	sits_topology_read(SITS_TOPOLOGY_ROOT, &all, &topo);
+	most = topo.nr < SITS_THREADS_MAX ? topo.nr : SITS_THREADS_MAX;
+	sits_threads_plan(most, 1, &planned);
+	sits_topology_nodes(&topo, most, &nodes);
+	assert_int_equal(sits_threads_create(most, 1, &t, NULL), 0);
+	assert_int_equal(sits_threads_nodes(t), sits_topology_nodes(&topo, most, NULL));
+	assert_true(CPU_EQUAL(&planned, &nodes));
+	sits_threads_run(t, note_mask, mask);
+	for (i = 0; i < most; i++) {
+		assert_int_equal(CPU_COUNT(&mask[i]), 1);
+		assert_true(CPU_ISSET(topo.cpu[i].cpu, &mask[i]));
+	}
+	sits_threads_destroy(t);
+	assert_int_equal(sits_threads_create(most, 0, &t, NULL), 0);
+	assert_int_equal(sits_threads_nodes(t), 0);
+	sits_threads_destroy(t);
+	if (most == SITS_THREADS_MAX)
+		return;
+	sits_threads_plan(1, 0, &planned);
+	sits_topology_nodes(&topo, topo.nr, &nodes);
+	assert_true(CPU_EQUAL(&planned, &nodes));
+	/* More threads than CPUs are left to the scheduler. */
+	assert_int_equal(sits_threads_create(most + 1, 1, &t, NULL), 0);
+	assert_int_equal(sits_threads_nodes(t), 0);
+	sits_threads_run(t, note_mask, mask);
+	for (i = 0; i <= most && i < SITS_THREADS_MAX; i++)
+		assert_true(CPU_EQUAL(&mask[i], &all));
+	sits_threads_destroy(t);
+}
+
 static void too_many_threads_are_refused_with_words(void **state)
 {
 	struct sits_diag diag = { 0 };
@@ -194,7 +289,9 @@ int main(void)
 		cmocka_unit_test(every_task_runs_once_and_tails_run_alone),
 		cmocka_unit_test(a_body_without_stages_runs_on_every_thread),
 		cmocka_unit_test(idle_workers_sleep_and_are_woken),
+		cmocka_unit_test(idle_workers_use_no_processor),
 		cmocka_unit_test(pinning_gives_the_mask_back),
+		cmocka_unit_test(threads_are_pinned_in_the_order_of_the_topology),
 		cmocka_unit_test(too_many_threads_are_refused_with_words),
 	};
 

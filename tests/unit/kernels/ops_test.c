@@ -228,6 +228,28 @@ static void add_is_exact(void **state)
 	each_backend(add);
 }
 
+static void add_scaled(const struct sits_backend *b)
+{
+	for (size_t n = 0; n < 70; n++) {
+		float *x = rnd_floats(n), *y = rnd_floats(n), *want = xalloc(n * sizeof(float)), a = rnd_normal();
+
+		if (n == 33)
+			x[7] = NAN;
+		for (size_t i = 0; i < n; i++)
+			want[i] = fmaf(a, x[i], y[i]);
+		b->add_scaled(y, x, a, n);
+		assert_true(same_bits(y, want, n));
+		free(x);
+		free(y);
+		free(want);
+	}
+}
+
+static void add_scaled_rounds_once(void **state)
+{
+	each_backend(add_scaled);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -238,6 +260,7 @@ int main(void)
 		cmocka_unit_test(silu_matches_at_every_length),
 		cmocka_unit_test(silu_far_from_zero),
 		cmocka_unit_test(add_is_exact),
+		cmocka_unit_test(add_scaled_rounds_once),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

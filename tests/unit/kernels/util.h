@@ -17,6 +17,7 @@
 
 #include "kernels/half.h"
 #include "kernels/kernels.h"
+#include "kernels/pack.h"
 
 static uint64_t rng_state;
 
@@ -63,9 +64,11 @@ static inline float *rnd_floats(size_t n)
 	return x;
 }
 
+#define PACKED(t) (SITS_PACKED | (t))
 static const uint32_t all_types[] = {
 	SITS_F32, SITS_F16, SITS_BF16, SITS_Q4_0, SITS_Q4_1, SITS_Q5_0, SITS_Q5_1, SITS_Q8_0, SITS_Q4_K, SITS_Q5_K,
-	SITS_Q6_K,
+	SITS_Q6_K, SITS_I8C, PACKED(SITS_Q4_0), PACKED(SITS_Q4_1), PACKED(SITS_Q5_0), PACKED(SITS_Q5_1), PACKED(SITS_Q8_0),
+	PACKED(SITS_Q4_K), PACKED(SITS_Q5_K), PACKED(SITS_Q6_K), PACKED(SITS_I8C),
 };
 #define NR_TYPES (sizeof(all_types) / sizeof(all_types[0]))
 
@@ -74,11 +77,14 @@ static inline bool is_float_type(uint32_t t)
 	return t == SITS_F32 || t == SITS_F16 || t == SITS_BF16;
 }
 
+static inline bool is_i8c(uint32_t t)
+{
+	return (t & ~(uint32_t)SITS_PACKED) == SITS_I8C;
+}
+
 static inline size_t type_row_bytes(uint32_t type, size_t K)
 {
-	const struct sits_dtype_info *info = sits_dtype_info(type);
-
-	return K / info->block_elems * info->block_bytes;
+	return sits_dtype_row_bytes(type, K);
 }
 
 static inline void put_f16(uint8_t *p, float f)
@@ -88,7 +94,7 @@ static inline void put_f16(uint8_t *p, float f)
 	memcpy(p, &h, 2);
 }
 
-/* K random elements: any bytes for the quants, f16 scales of the size that makes w about 1. */
+/* K random elements of a plain type: any bytes for the quants, f16 scales of the size that makes w about 1. */
 static inline void rnd_weights(uint32_t type, uint8_t *w, size_t K)
 {
 	size_t bytes = type_row_bytes(type, K), block = sits_dtype_info(type)->block_bytes;
@@ -109,6 +115,12 @@ static inline void rnd_weights(uint32_t type, uint8_t *w, size_t K)
 			memcpy(w + 2 * k, &h, 2);
 		}
 	}
+	if (type == SITS_I8C) {
+		float scale = 0.01f * rnd_unit();
+
+		memcpy(w, &scale, 4);
+		return;
+	}
 	for (size_t b = 0; !is_float_type(type) && b < bytes; b += block) {
 		float scale = type == SITS_Q8_0 ? 0.01f : type == SITS_Q6_K ? 0.0005f :
 			      type == SITS_Q4_K || type == SITS_Q5_K ? 0.002f : 0.1f;
@@ -117,6 +129,21 @@ static inline void rnd_weights(uint32_t type, uint8_t *w, size_t K)
 		if (type == SITS_Q4_1 || type == SITS_Q5_1 || type == SITS_Q4_K || type == SITS_Q5_K)
 			put_f16(w + b + 2, 8 * scale * rnd_unit());
 	}
+}
+
+/* N rows of K random elements, sits_dtype_matrix_bytes() of them. */
+static inline void rnd_matrix(uint32_t type, uint8_t *w, size_t K, size_t N)
+{
+	uint32_t plain = type & ~(uint32_t)SITS_PACKED;
+	uint8_t *to = type == plain ? w : xalloc(type_row_bytes(plain, K) * N);
+
+	for (size_t n = 0; n < N; n++)
+		rnd_weights(plain, to + n * type_row_bytes(plain, K), K);
+	if (type == plain)
+		return;
+	if (sits_pack_rows(plain, to, K, N, w))
+		abort();
+	free(to);
 }
 
 /* Run f on every backend usable here; say which are not. */

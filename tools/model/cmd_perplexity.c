@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cmd_perplexity.c - sits perplexity: how well a model predicts a text. The work is ppl.c's.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/model/model.h"
+#include "kernels/kernels.h"
+#include "tools/model/model.h"
+#include "tools/model/ppl.h"
+
+#define CMD "perplexity"
+
+static const char help[] =
+	"usage: sits perplexity [OPTIONS]... MODEL TEXT\n"
+	"\n"
+	"Measure how well the model in the GGUF file MODEL predicts the text file TEXT: e to the mean of -ln p over the\n"
+	"second half of each window of tokens. Lower is better. It computes what serving computes. For the machine of who\n"
+	"owns the weights: MODEL is not sealed.\n"
+	"\n"
+	"  --context N           tokens in a window, 8 or more (512, or the model's context if that is less)\n"
+	"  --windows N           at most N windows, from the start of TEXT (all)\n"
+	"  --kv-type TYPE        how keys and values are kept: f16, or int8, which loses a little (f16)\n"
+	"  --isa NAME            instruction set: ref, avx2, avx512 (the best that the processor has)\n"
+	"  --threads N           threads (one per core)\n"
+	"  --json                the result as one JSON object on standard output\n"
+	"  --quiet               no progress\n"
+	"  -h, --help            this text\n";
+
+enum { OPT_CONTEXT = 256, OPT_WINDOWS, OPT_KV, OPT_ISA, OPT_THREADS, OPT_JSON, OPT_QUIET, OPT_HELP };
+
+static const struct option options[] = {
+	{ "context", required_argument, NULL, OPT_CONTEXT },
+	{ "windows", required_argument, NULL, OPT_WINDOWS },
+	{ "kv-type", required_argument, NULL, OPT_KV },
+	{ "isa", required_argument, NULL, OPT_ISA },
+	{ "threads", required_argument, NULL, OPT_THREADS },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ 0 },
+};
+
+struct args {
+	const char *model, *text;
+	struct ppl_opts ppl;
+	bool json, quiet, help;
+};
+
+static int number(const char *option, const char *arg, uint64_t min, uint32_t *out)
+{
+	uint64_t v;
+
+	if (!tool_parse_number(arg, &v) || v < min || v > UINT32_MAX)
+		return tool_usage(CMD, "%s '%s' is not a number from %" PRIu64 " up", option, arg, min);
+	*out = (uint32_t)v;
+	return 0;
+}
+
+static int kv_type(const char *arg, uint32_t *kind)
+{
+	if (strcmp(arg, "f16") && strcmp(arg, "int8"))
+		return tool_usage(CMD, "--kv-type '%s' is not f16 or int8", arg);
+	*kind = strcmp(arg, "f16") ? SITS_KV_I8 : SITS_KV_F16;
+	return 0;
+}
+
+/* Return: 0, or an exit status after a message. */
+static int parse(int argc, char **argv, struct args *a)
+{
+	int c, status = 0;
+
+	while (!status && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+		switch (c) {
+		case OPT_CONTEXT:
+			status = number("--context", optarg, 8, &a->ppl.context);
+			break;
+		case OPT_WINDOWS:
+			status = number("--windows", optarg, 1, &a->ppl.windows);
+			break;
+		case OPT_KV:
+			status = kv_type(optarg, &a->ppl.kv_kind);
+			break;
+		case OPT_ISA:
+			a->ppl.isa = optarg;
+			break;
+		case OPT_THREADS:
+			status = tool_threads(CMD, optarg, &a->ppl.threads);
+			break;
+		case OPT_JSON:
+			a->json = true;
+			break;
+		case OPT_QUIET:
+			a->quiet = true;
+			break;
+		case 'h':
+		case OPT_HELP:
+			a->help = true;
+			return 0;
+		default:
+			return tool_bad_option(CMD, c, argv);
+		}
+	}
+	if (!status && argc - optind != 2)
+		return tool_usage(CMD, "one MODEL and one TEXT are needed, %d were given", argc - optind);
+	a->model = argv[optind];
+	a->text = argv[optind + 1];
+	return status;
+}
+
+static int progress(void *arg, uint64_t done, uint64_t total)
+{
+	const struct args *a = arg;
+
+	if (!a->quiet)
+		tool_progress_count("window", done, total);
+	return tool_signal();
+}
+
+static void print(const struct args *a, const struct ppl_result *r)
+{
+	json_t *o;
+
+	if (!a->json) {
+		printf("perplexity  %.4f +/- %.4f\n"
+		       "scored      %" PRIu64 " of %" PRIu64 " tokens, %" PRIu64 " windows of %u\n"
+		       "time        %.1f s, %.0f tokens/s (%s, %u threads)\n",
+		       r->ppl, r->err, r->scored, r->tokens, r->windows, r->context, r->seconds,
+		       (double)r->windows * r->context / r->seconds, r->isa, r->threads);
+		return;
+	}
+	o = json_pack("{s:b, s:o, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:i, s:s, s:i, s:f}", "ok", 1, "model",
+		      tool_json_text(a->model), "text", tool_json_text(a->text), "perplexity", r->ppl, "stderr", r->err,
+		      "nll", r->nll, "tokens", (json_int_t)r->tokens, "scored", (json_int_t)r->scored, "windows",
+		      (json_int_t)r->windows, "context", (int)r->context, "isa", r->isa, "threads", (int)r->threads,
+		      "seconds", r->seconds);
+	json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
+}
+
+static int run(int argc, char **argv)
+{
+	struct mapped model = { 0 }, text = { 0 };
+	struct sits_diag diag = { "" };
+	struct sits_model *m = NULL;
+	struct ppl_result res;
+	struct args a = { 0 };
+	int ret, status;
+
+	status = parse(argc, argv, &a);
+	if (status)
+		return status;
+	if (a.help) {
+		fputs(help, stdout);
+		return 0;
+	}
+	tool_catch_signals();
+	a.ppl.progress = progress;
+	a.ppl.arg = &a;
+	ret = mapped_open(a.model, &model, &diag);
+	if (!ret)
+		ret = mapped_open(a.text, &text, &diag);
+	if (!ret)
+		ret = model_load(a.model, &model, &m, &diag);
+	if (!ret)
+		ret = ppl_run(m, text.data, text.len, &a.ppl, &res, &diag);
+	tool_progress_end();
+	if (ret)
+		status = model_fail(CMD, a.model, ret, &diag, a.json);
+	else
+		print(&a, &res);
+	sits_model_close(m);
+	mapped_close(&text);
+	mapped_close(&model);
+	return status;
+}
+
+const struct sits_cmd sits_cmd_perplexity = { CMD, "measure how well a model predicts a text", run };

@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+/*
+ * cmd_quantize.c - sits quantize: the command line and the report. The work is quantize.c's, the errors' measure ppl.c's.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "daemon/model/model.h"
+#include "kernels/kernels.h"
+#include "sits/context.h"
+#include "tools/model/awq.h"
+#include "tools/model/awq_plan.h"
+#include "tools/model/gguf_out.h"
+#include "tools/model/model.h"
+#include "tools/model/ppl.h"
+#include "tools/model/quantize.h"
+#include "tools/model/quants.h"
+#include "tools/model/report.h"
+
+#define CMD "quantize"
+#define MAX_RULES 64
+#define ALIGN 32		/* the format's default */
+
+static const char help[] =
+	"usage: sits quantize --type TYPE [OPTIONS]... INPUT OUTPUT\n"
+	"\n"
+	"Write the model in the GGUF file INPUT into the GGUF file OUTPUT with its matrices as TYPE. OUTPUT appears whole, or\n"
+	"not at all. Norms, biases and routers stay as they are. For the machine of who owns the weights, before\n"
+	"'sits seal': INPUT and OUTPUT are not sealed.\n"
+	"\n"
+	"  --type TYPE           q8_0, q4_0, q5_0, q4_k, i8c, f16, bf16, f32; awq-int8: experts as i8c with factors that make\n"
+	"                        the error over a calibration text least, all else as it is; keep: only what --tensor says\n"
+	"  --output-type TYPE    of the token embedding and the output matrix (TYPE, but q8_0 with types of 4 or 5 bits)\n"
+	"  --tensor GLOB=TYPE    of the tensors whose name matches; keep: as they are. May be given again; the last one counts\n"
+	"  --requantize          allow an INPUT that is quantised already, which adds to its error\n"
+	"  --calibration TEXT    for awq-int8, required: a text file, not the one that results are measured on\n"
+	"  --calibration-windows N   how many windows of 512 tokens of it are run (8)\n"
+	"  --dense               awq-int8 also for feed-forward weights of layers without experts\n"
+	"  --perplexity TEXT     measure the perplexity over the text file TEXT before and after\n"
+	"  --windows N           for that: at most N windows of 512 tokens (all)\n"
+	"  --threads N           threads (one per core)\n"
+	"  --force               replace OUTPUT if it exists\n"
+	"  --json                the report as one JSON object on standard output, with each tensor\n"
+	"  --quiet               no report, no progress\n"
+	"  -h, --help            this text\n";
+
+enum { OPT_TYPE = 256, OPT_OUTPUT_TYPE, OPT_TENSOR, OPT_REQUANTIZE, OPT_CALIBRATION, OPT_CALIBRATION_WINDOWS, OPT_DENSE,
+       OPT_PERPLEXITY, OPT_WINDOWS, OPT_THREADS, OPT_FORCE,
+       OPT_JSON, OPT_QUIET, OPT_HELP };
+
+static const struct option options[] = {
+	{ "type", required_argument, NULL, OPT_TYPE },
+	{ "output-type", required_argument, NULL, OPT_OUTPUT_TYPE },
+	{ "tensor", required_argument, NULL, OPT_TENSOR },
+	{ "requantize", no_argument, NULL, OPT_REQUANTIZE },
+	{ "calibration", required_argument, NULL, OPT_CALIBRATION },
+	{ "calibration-windows", required_argument, NULL, OPT_CALIBRATION_WINDOWS },
+	{ "dense", no_argument, NULL, OPT_DENSE },
+	{ "perplexity", required_argument, NULL, OPT_PERPLEXITY },
+	{ "windows", required_argument, NULL, OPT_WINDOWS },
+	{ "threads", required_argument, NULL, OPT_THREADS },
+	{ "force", no_argument, NULL, OPT_FORCE },
+	{ "json", no_argument, NULL, OPT_JSON },
+	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ 0 },
+};
+
+struct args {
+	const char *in, *out, *text, *calibration;
+	bool awq, has_type, has_out_type, force, json, quiet, help;
+	struct quant_opts q;
+	struct quant_rule rule[MAX_RULES];
+	struct ppl_opts ppl;
+	struct awq_opts awq_opts;
+	const char *doing;		/* for the progress line */
+};
+
+/* The work, and what came of it. */
+struct job {
+	struct args *a;
+	struct sits_ctx *ctx;
+	struct mapped in, text, calibration;
+	struct sits_gguf *g;
+	struct quant_plan plan;
+	struct awq awq;
+	uint64_t bytes_out;
+	struct ppl_result before, after;	/* with --perplexity */
+};
+
+static int type_arg(const char *option, const char *name, uint32_t *type)
+{
+	if (!quant_type(name, type))
+		return tool_usage(CMD, "%s '%s' is no type", option, name);
+	if (*type != QUANT_KEEP && !quants_can(*type))
+		return tool_usage(CMD, "%s '%s' is a type that is read, not written", option, name);
+	return 0;
+}
+
+static int rule_arg(struct args *a, char *arg)
+{
+	char *eq = strrchr(arg, '=');
+
+	if (!eq || eq == arg)
+		return tool_usage(CMD, "--tensor '%s' is not GLOB=TYPE", arg);
+	if (a->q.nr_rules == MAX_RULES)
+		return tool_usage(CMD, "--tensor can be given %d times", MAX_RULES);
+	*eq = '\0';
+	a->rule[a->q.nr_rules].glob = arg;
+	return type_arg("--tensor", eq + 1, &a->rule[a->q.nr_rules++].type);
+}
+
+static int windows_arg(const char *option, const char *arg, uint32_t *windows)
+{
+	uint64_t v;
+
+	if (!tool_parse_number(arg, &v) || !v || v > UINT32_MAX)
+		return tool_usage(CMD, "%s '%s' is not a number from 1 up", option, arg);
+	*windows = (uint32_t)v;
+	return 0;
+}
+
+static int main_type_arg(struct args *a, const char *arg)
+{
+	a->has_type = true;
+	a->awq = !strcasecmp(arg, "awq-int8");
+	a->q.type = QUANT_KEEP;
+	return a->awq ? 0 : type_arg("--type", arg, &a->q.type);
+}
+
+static int option(struct args *a, int c, char **argv)
+{
+	switch (c) {
+	case OPT_TYPE:
+		return main_type_arg(a, optarg);
+	case OPT_OUTPUT_TYPE:
+		a->has_out_type = true;
+		return type_arg("--output-type", optarg, &a->q.out_type);
+	case OPT_TENSOR:
+		return rule_arg(a, optarg);
+	case OPT_REQUANTIZE:
+		a->q.requantise = true;
+		return 0;
+	case OPT_PERPLEXITY:
+		a->text = optarg;
+		return 0;
+	case OPT_WINDOWS:
+		return windows_arg("--windows", optarg, &a->ppl.windows);
+	case OPT_CALIBRATION:
+		a->calibration = optarg;
+		return 0;
+	case OPT_CALIBRATION_WINDOWS:
+		return windows_arg("--calibration-windows", optarg, &a->awq_opts.windows);
+	case OPT_DENSE:
+		a->awq_opts.dense = true;
+		return 0;
+	case OPT_THREADS:
+		return tool_threads(CMD, optarg, &a->ppl.threads);
+	case OPT_FORCE:
+		a->force = true;
+		return 0;
+	case OPT_JSON:
+		a->json = true;
+		return 0;
+	case OPT_QUIET:
+		a->quiet = true;
+		return 0;
+	case 'h':
+	case OPT_HELP:
+		a->help = true;
+		return 0;
+	default:
+		return tool_bad_option(CMD, c, argv);
+	}
+}
+
+/* The embedding is read as it is, and a matrix of the vocabulary's size decides every token: few bits cost most there. */
+static uint32_t default_out_type(uint32_t type)
+{
+	return type == SITS_Q4_0 || type == SITS_Q5_0 || type == SITS_Q4_K ? SITS_Q8_0 : type;
+}
+
+/* Return: 0, or an exit status after a message. */
+static int parse(int argc, char **argv, struct args *a)
+{
+	int c, status;
+
+	a->q.rule = a->rule;
+	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+		status = option(a, c, argv);
+		if (status || a->help)
+			return status;
+	}
+	if (argc - optind != 2)
+		return tool_usage(CMD, "one INPUT and one OUTPUT are needed, %d were given", argc - optind);
+	if (!a->has_type)
+		return tool_usage(CMD, "--type is required, for example: --type q8_0");
+	if (a->awq && !a->calibration)
+		return tool_usage(CMD, "--type awq-int8 needs --calibration TEXT");
+	if (!a->awq && (a->calibration || a->awq_opts.dense || a->awq_opts.windows))
+		return tool_usage(CMD, "--calibration, --calibration-windows and --dense are for --type awq-int8");
+	a->awq_opts.threads = a->ppl.threads;
+	if (!a->has_out_type)
+		a->q.out_type = default_out_type(a->q.type);
+	a->in = argv[optind];
+	a->out = argv[optind + 1];
+	return 0;
+}
+
+static int progress(void *arg, uint64_t done, uint64_t total)
+{
+	struct args *a = arg;
+
+	return a->quiet ? tool_progress_quiet(NULL, done, total) : tool_progress((void *)(uintptr_t)a->doing, done, total);
+}
+
+static int progress_windows(void *arg, uint64_t done, uint64_t total)
+{
+	const struct args *a = arg;
+
+	if (!a->quiet)
+		tool_progress_count(a->doing, done, total);
+	return tool_signal();
+}
+
+/* ---- the work ---- */
+
+/* general.file_type of llama.cpp (enum llama_ftype) says what most tensors are; what has no number there gets no key. */
+static int put_keys(struct gguf_out *o, const struct sits_gguf *g, uint32_t type)
+{
+	static const struct { uint32_t type, file_type; } names[] = {
+		{ SITS_F32, 0 }, { SITS_F16, 1 }, { SITS_Q4_0, 2 }, { SITS_Q8_0, 7 }, { SITS_Q5_0, 8 }, { SITS_Q4_K, 14 },
+		{ SITS_BF16, 32 },
+	};
+	static const char *const replaced[] = { "general.file_type", "general.quantization_version", NULL };
+	static const char *const none[] = { NULL };
+	size_t i;
+	int ret;
+
+	if (type == QUANT_KEEP)
+		return gguf_out_keys_of(o, g, none);
+	ret = gguf_out_keys_of(o, g, replaced);
+	for (i = 0; i < sizeof(names) / sizeof(names[0]) && !ret; i++)
+		if (names[i].type == type)
+			ret = gguf_out_key_u32(o, "general.file_type", names[i].file_type);
+	return ret ? ret : gguf_out_key_u32(o, "general.quantization_version", 2);
+}
+
+static int load_text(const char *path, struct mapped *text, struct sits_diag *diag)
+{
+	return path ? mapped_open(path, text, diag) : 0;
+}
+
+static int perplexity(struct job *j, const char *path, const char *doing, struct ppl_result *res, struct sits_diag *diag)
+{
+	struct mapped f = { 0 };
+	struct sits_model *m = NULL;
+	int ret = mapped_open(path, &f, diag);
+
+	j->a->doing = doing;
+	j->a->ppl.progress = progress_windows;
+	j->a->ppl.arg = j->a;
+	if (!ret)
+		ret = model_load(path, &f, &m, diag);
+	if (!ret)
+		ret = ppl_run(m, j->text.data, j->text.len, &j->a->ppl, res, diag);
+	sits_model_close(m);
+	mapped_close(&f);
+	tool_progress_end();
+	return ret;
+}
+
+/* Into the plan: which tensors become 8 bits, and their factors. */
+static int plan_awq(struct job *j, struct sits_diag *diag)
+{
+	struct sits_model *m = NULL;
+	int ret = model_load(j->a->in, &j->in, &m, diag);
+
+	j->a->doing = "calibrating, step";
+	j->a->awq_opts.progress = progress_windows;
+	j->a->awq_opts.arg = j->a;
+	if (!ret)
+		ret = awq_plan_types(m, &j->plan, j->a->awq_opts.dense, j->a->q.requantise, diag);
+	if (!ret)
+		ret = awq_run(m, j->calibration.data, j->calibration.len, &j->a->awq_opts, &j->awq, diag);
+	if (!ret)
+		ret = awq_plan_scales(m, &j->plan, &j->awq, diag);
+	sits_model_close(m);
+	tool_progress_end();
+	return ret;
+}
+
+static int write_out(struct job *j, struct sits_diag *diag)
+{
+	struct gguf_out *o = NULL;
+	int ret = gguf_out_open(j->ctx, j->a->out, j->a->force, ALIGN, &o);
+
+	j->a->doing = "quantizing";
+	if (!ret)
+		ret = put_keys(o, j->g, j->a->q.type);
+	if (!ret)
+		ret = quant_run(&j->plan, o, j->a->ppl.threads, progress, j->a, diag);
+	tool_progress_end();
+	if (ret) {
+		gguf_out_abort(o);
+		return ret;
+	}
+	return gguf_out_commit(o, &j->bytes_out);
+}
+
+/* Everything that can be refused without work is, before the first long step. */
+static int open_all(struct job *j, struct sits_diag *diag)
+{
+	int ret = mapped_open(j->a->in, &j->in, diag);
+
+	if (!ret)
+		ret = load_text(j->a->text, &j->text, diag);
+	if (!ret)
+		ret = load_text(j->a->calibration, &j->calibration, diag);
+	if (!ret)
+		ret = model_index(j->a->in, &j->in, &j->g, diag);
+	if (!ret)
+		ret = quant_plan_create(j->g, &j->a->q, &j->plan, diag);
+	if (!ret && !j->a->force && !access(j->a->out, F_OK))
+		ret = sits_diag_fail(diag, -EEXIST, "%s exists; --force replaces it", j->a->out);
+	return ret;
+}
+
+static int quantize(struct job *j, struct sits_diag *diag)
+{
+	int ret = open_all(j, diag);
+
+	if (!ret && j->a->awq)
+		ret = plan_awq(j, diag);
+	if (!ret && j->a->text)
+		ret = perplexity(j, j->a->in, "perplexity before, window", &j->before, diag);
+	if (!ret)
+		ret = write_out(j, diag);
+	if (!ret && j->a->text)
+		ret = perplexity(j, j->a->out, "perplexity after, window", &j->after, diag);
+	if (!ret && (j->a->json || !j->a->quiet))
+		report_print(&(struct report){ .in = j->a->in, .out = j->a->out, .bytes_in = j->in.len, .bytes_out = j->bytes_out,
+					       .plan = &j->plan, .awq = j->a->awq ? &j->awq : NULL,
+					       .before = j->a->text ? &j->before : NULL, .after = &j->after }, j->a->json);
+	return ret;
+}
+
+static void close_all(struct job *j)
+{
+	quant_plan_destroy(&j->plan);
+	awq_destroy(&j->awq);
+	sits_gguf_close(j->g);
+	mapped_close(&j->calibration);
+	mapped_close(&j->text);
+	mapped_close(&j->in);
+	sits_close(j->ctx);
+}
+
+static int run(int argc, char **argv)
+{
+	struct sits_diag diag = { "" };
+	struct args a = { 0 };
+	struct job j = { .a = &a };
+	int ret, status;
+
+	status = parse(argc, argv, &a);
+	if (status)
+		return status;
+	if (a.help) {
+		fputs(help, stdout);
+		return 0;
+	}
+	tool_catch_signals();
+	status = tool_open(CMD, "user", NULL, &j.ctx);
+	if (status)
+		return status;
+	ret = quantize(&j, &diag);
+	if (ret)
+		status = model_fail(CMD, a.in, ret, &diag, a.json);
+	close_all(&j);
+	return status;
+}
+
+const struct sits_cmd sits_cmd_quantize = { CMD, "make a smaller model file of another", run };
