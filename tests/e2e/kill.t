@@ -16,7 +16,11 @@ from e2e import PATIENCE, REAL_MODEL, Daemon, meminfo_kib, memfd_holders, need_r
 
 CLIENT_KILLS = 100
 DAEMON_KILLS_TINY, DAEMON_KILLS_REAL = 100, 20
-LONG = "The quick brown fox jumps over the lazy dog. " * 60
+FOX = "The quick brown fox jumps over the lazy dog. "
+LONG = FOX * 60
+# KV pages are kept for later requests and none is given back, so a pool that was once full grows no more: a small one
+# is soon full. It holds LONG and MAX_TOKENS, and not much more than FILL.
+POOL, FILL, MAX_TOKENS = "40M", FOX * 175, "1000"
 GROWTH_KIB = 16 << 10  # what a daemon's memory may differ by for other reasons: pages of buffers kept for reuse
 
 
@@ -50,7 +54,7 @@ def kill_clients(place, d, kills, delays):
     """Start a client, kill it at a random moment, wait until the daemon has freed what it held."""
     for _ in range(kills):
         prompt = random.choice(("Hi", LONG))
-        p = d.popen("--raw", "-n", "4000", "--ignore-eos", prompt)
+        p = d.popen("--raw", "-n", MAX_TOKENS, "--ignore-eos", prompt)
         time.sleep(random.uniform(0, 0.25))  # the random moment
         arenas = client_memfds(p.pid)
         p.kill()
@@ -63,8 +67,12 @@ def kill_clients(place, d, kills, delays):
 
 def killed_clients_leave_nothing_behind(place):
     need_root()
-    d = Daemon(place, place.real() if REAL_MODEL else place.tiny())
+    d = Daemon(place, place.real() if REAL_MODEL else place.tiny(), engine={"kv_bytes": POOL})
     delays = Delays()
+    if REAL_MODEL:
+        tokens = d.run_json("--raw", "-n", "8", "--ignore-eos", FILL)["prompt_tokens"]
+        pages = d.info()["engine"]["kv_pages"]
+        assert tokens > (pages - 4) * 32, (tokens, pages)
     want = d.run_json("--raw", "-n", "8", "Hi")["text"]
     kill_clients(place, d, 10, Delays())
     fds, shmem, rss = d.fds(), d.memory_kib("RssShmem"), d.memory_kib("VmRSS")
