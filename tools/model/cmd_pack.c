@@ -13,6 +13,7 @@
 #include "tools/model/gguf_out.h"
 #include "tools/model/model.h"
 #include "tools/model/quantize.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "pack"
 #define ALIGN_PACKED 64		/* a cache line, which is what the kernels load */
@@ -32,54 +33,30 @@ static const char help[] =
 	"  --quiet               no report, no progress\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_UNPACK = 256, OPT_FORCE, OPT_JSON, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "unpack", no_argument, NULL, OPT_UNPACK },
-	{ "force", no_argument, NULL, OPT_FORCE },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
-
 struct args {
 	const char *in, *out;
-	bool unpack, force, json, quiet, help;
+	bool unpack, force, json, quiet;
 };
 
-/* Return: 0, or an exit status after a message. */
+/* Return: -1 to go on, else an exit status. */
 static int parse(int argc, char **argv, struct args *a)
 {
-	int c;
+	const struct tool_opt opt[] = {
+		{ "unpack", .flag = &a->unpack },
+		{ "force", .flag = &a->force },
+		{ "json", .flag = &a->json },
+		{ "quiet", .flag = &a->quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .operands = 2,
+				  .needs = "one INPUT and one OUTPUT are needed" };
+	int status = tool_parse(&l, argc, argv);
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case OPT_UNPACK:
-			a->unpack = true;
-			break;
-		case OPT_FORCE:
-			a->force = true;
-			break;
-		case OPT_JSON:
-			a->json = true;
-			break;
-		case OPT_QUIET:
-			a->quiet = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			a->help = true;
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
+	if (status < 0) {
+		a->in = argv[optind];
+		a->out = argv[optind + 1];
 	}
-	if (argc - optind != 2)
-		return tool_usage(CMD, "one INPUT and one OUTPUT are needed, %d were given", argc - optind);
-	a->in = argv[optind];
-	a->out = argv[optind + 1];
-	return 0;
+	return status;
 }
 
 static int progress(void *arg, uint64_t done, uint64_t total)
@@ -149,15 +126,10 @@ static int run(int argc, char **argv)
 	struct sits_diag diag = { "" };
 	struct sits_ctx *ctx = NULL;
 	struct args a = { 0 };
-	int ret, status;
+	int ret, status = parse(argc, argv, &a);
 
-	status = parse(argc, argv, &a);
-	if (status)
+	if (status >= 0)
 		return status;
-	if (a.help) {
-		fputs(help, stdout);
-		return 0;
-	}
 	tool_catch_signals();
 	status = tool_open(CMD, "user", NULL, &ctx);
 	if (status)

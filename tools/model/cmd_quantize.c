@@ -24,6 +24,7 @@
 #include "tools/model/quantize.h"
 #include "tools/model/quants.h"
 #include "tools/model/report.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "quantize"
 #define MAX_RULES 64
@@ -52,31 +53,9 @@ static const char help[] =
 	"  --quiet               no report, no progress\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_TYPE = 256, OPT_OUTPUT_TYPE, OPT_TENSOR, OPT_REQUANTIZE, OPT_CALIBRATION, OPT_CALIBRATION_WINDOWS, OPT_DENSE,
-       OPT_PERPLEXITY, OPT_WINDOWS, OPT_THREADS, OPT_FORCE,
-       OPT_JSON, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "type", required_argument, NULL, OPT_TYPE },
-	{ "output-type", required_argument, NULL, OPT_OUTPUT_TYPE },
-	{ "tensor", required_argument, NULL, OPT_TENSOR },
-	{ "requantize", no_argument, NULL, OPT_REQUANTIZE },
-	{ "calibration", required_argument, NULL, OPT_CALIBRATION },
-	{ "calibration-windows", required_argument, NULL, OPT_CALIBRATION_WINDOWS },
-	{ "dense", no_argument, NULL, OPT_DENSE },
-	{ "perplexity", required_argument, NULL, OPT_PERPLEXITY },
-	{ "windows", required_argument, NULL, OPT_WINDOWS },
-	{ "threads", required_argument, NULL, OPT_THREADS },
-	{ "force", no_argument, NULL, OPT_FORCE },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
-
 struct args {
 	const char *in, *out, *text, *calibration;
-	bool awq, has_type, has_out_type, force, json, quiet, help;
+	bool awq, has_type, has_out_type, force, json, quiet;
 	struct quant_opts q;
 	struct quant_rule rule[MAX_RULES];
 	struct ppl_opts ppl;
@@ -105,81 +84,59 @@ static int type_arg(const char *option, const char *name, uint32_t *type)
 	return 0;
 }
 
-static int rule_arg(struct args *a, char *arg)
-{
-	char *eq = strrchr(arg, '=');
+/* Arguments of options: @arg is the struct args. Return: 0, or an exit status after a message. */
 
-	if (!eq || eq == arg)
-		return tool_usage(CMD, "--tensor '%s' is not GLOB=TYPE", arg);
+static int take_type(void *arg, const char *text)
+{
+	struct args *a = arg;
+
+	a->has_type = true;
+	a->awq = !strcasecmp(text, "awq-int8");
+	a->q.type = QUANT_KEEP;
+	return a->awq ? 0 : type_arg("--type", text, &a->q.type);
+}
+
+static int take_output_type(void *arg, const char *text)
+{
+	struct args *a = arg;
+
+	a->has_out_type = true;
+	return type_arg("--output-type", text, &a->q.out_type);
+}
+
+/* @text is argv's: its '=' becomes the end of the name. */
+static int take_rule(void *arg, const char *text)
+{
+	struct args *a = arg;
+	char *eq = strrchr(text, '=');
+
+	if (!eq || eq == text)
+		return tool_usage(CMD, "--tensor '%s' is not GLOB=TYPE", text);
 	if (a->q.nr_rules == MAX_RULES)
 		return tool_usage(CMD, "--tensor can be given %d times", MAX_RULES);
 	*eq = '\0';
-	a->rule[a->q.nr_rules].glob = arg;
+	a->rule[a->q.nr_rules].glob = text;
 	return type_arg("--tensor", eq + 1, &a->rule[a->q.nr_rules++].type);
 }
 
-static int windows_arg(const char *option, const char *arg, uint32_t *windows)
+static int windows_arg(const char *option, const char *text, uint32_t *windows)
 {
 	uint64_t v;
 
-	if (!tool_parse_number(arg, &v) || !v || v > UINT32_MAX)
-		return tool_usage(CMD, "%s '%s' is not a number from 1 up", option, arg);
+	if (!tool_parse_number(text, &v) || !v || v > UINT32_MAX)
+		return tool_usage(CMD, "%s '%s' is not a number from 1 up", option, text);
 	*windows = (uint32_t)v;
 	return 0;
 }
 
-static int main_type_arg(struct args *a, const char *arg)
+static int take_windows(void *arg, const char *text)
 {
-	a->has_type = true;
-	a->awq = !strcasecmp(arg, "awq-int8");
-	a->q.type = QUANT_KEEP;
-	return a->awq ? 0 : type_arg("--type", arg, &a->q.type);
+	return windows_arg("--windows", text, &((struct args *)arg)->ppl.windows);
 }
 
-static int option(struct args *a, int c, char **argv)
+static int take_calibration_windows(void *arg, const char *text)
 {
-	switch (c) {
-	case OPT_TYPE:
-		return main_type_arg(a, optarg);
-	case OPT_OUTPUT_TYPE:
-		a->has_out_type = true;
-		return type_arg("--output-type", optarg, &a->q.out_type);
-	case OPT_TENSOR:
-		return rule_arg(a, optarg);
-	case OPT_REQUANTIZE:
-		a->q.requantise = true;
-		return 0;
-	case OPT_PERPLEXITY:
-		a->text = optarg;
-		return 0;
-	case OPT_WINDOWS:
-		return windows_arg("--windows", optarg, &a->ppl.windows);
-	case OPT_CALIBRATION:
-		a->calibration = optarg;
-		return 0;
-	case OPT_CALIBRATION_WINDOWS:
-		return windows_arg("--calibration-windows", optarg, &a->awq_opts.windows);
-	case OPT_DENSE:
-		a->awq_opts.dense = true;
-		return 0;
-	case OPT_THREADS:
-		return tool_threads(CMD, optarg, &a->ppl.threads);
-	case OPT_FORCE:
-		a->force = true;
-		return 0;
-	case OPT_JSON:
-		a->json = true;
-		return 0;
-	case OPT_QUIET:
-		a->quiet = true;
-		return 0;
-	case 'h':
-	case OPT_HELP:
-		a->help = true;
-		return 0;
-	default:
-		return tool_bad_option(CMD, c, argv);
-	}
+	return windows_arg("--calibration-windows", text, &((struct args *)arg)->awq_opts.windows);
 }
 
 /* The embedding is read as it is, and a matrix of the vocabulary's size decides every token: few bits cost most there. */
@@ -188,19 +145,9 @@ static uint32_t default_out_type(uint32_t type)
 	return type == SITS_Q4_0 || type == SITS_Q5_0 || type == SITS_Q4_K ? SITS_Q8_0 : type;
 }
 
-/* Return: 0, or an exit status after a message. */
-static int parse(int argc, char **argv, struct args *a)
+/* Return: -1, or an exit status after a message. */
+static int check(struct args *a)
 {
-	int c, status;
-
-	a->q.rule = a->rule;
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		status = option(a, c, argv);
-		if (status || a->help)
-			return status;
-	}
-	if (argc - optind != 2)
-		return tool_usage(CMD, "one INPUT and one OUTPUT are needed, %d were given", argc - optind);
 	if (!a->has_type)
 		return tool_usage(CMD, "--type is required, for example: --type q8_0");
 	if (a->awq && !a->calibration)
@@ -210,9 +157,39 @@ static int parse(int argc, char **argv, struct args *a)
 	a->awq_opts.threads = a->ppl.threads;
 	if (!a->has_out_type)
 		a->q.out_type = default_out_type(a->q.type);
+	return -1;
+}
+
+/* Return: -1 to go on, else an exit status. */
+static int parse(int argc, char **argv, struct args *a)
+{
+	const struct tool_opt opt[] = {
+		{ "type", .take = take_type },
+		{ "output-type", .take = take_output_type },
+		{ "tensor", .take = take_rule },
+		{ "requantize", .flag = &a->q.requantise },
+		{ "calibration", .text = &a->calibration },
+		{ "calibration-windows", .take = take_calibration_windows },
+		{ "dense", .flag = &a->awq_opts.dense },
+		{ "perplexity", .text = &a->text },
+		{ "windows", .take = take_windows },
+		{ "threads", .threads = &a->ppl.threads },
+		{ "force", .flag = &a->force },
+		{ "json", .flag = &a->json },
+		{ "quiet", .flag = &a->quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .arg = a, .operands = 2,
+				  .needs = "one INPUT and one OUTPUT are needed" };
+	int status;
+
+	a->q.rule = a->rule;
+	status = tool_parse(&l, argc, argv);
+	if (status >= 0)
+		return status;
 	a->in = argv[optind];
 	a->out = argv[optind + 1];
-	return 0;
+	return check(a);
 }
 
 static int progress(void *arg, uint64_t done, uint64_t total)
@@ -369,15 +346,10 @@ static int run(int argc, char **argv)
 	struct sits_diag diag = { "" };
 	struct args a = { 0 };
 	struct job j = { .a = &a };
-	int ret, status;
+	int ret, status = parse(argc, argv, &a);
 
-	status = parse(argc, argv, &a);
-	if (status)
+	if (status >= 0)
 		return status;
-	if (a.help) {
-		fputs(help, stdout);
-		return 0;
-	}
 	tool_catch_signals();
 	status = tool_open(CMD, "user", NULL, &j.ctx);
 	if (status)

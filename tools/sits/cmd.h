@@ -97,6 +97,11 @@ void tool_protect(void);
 int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const char *spec, bool json,
 	     struct sits_key **key);
 
+/** tool_with_key() - Open libsits and the key @spec of --key, do @work with them, close both. Return: @work's exit status; or
+ * one after a message. */
+int tool_with_key(const char *cmd, const char *spec, bool json,
+		  int (*work)(void *arg, struct sits_ctx *ctx, const struct sits_key *key), void *arg);
+
 /** tool_key_id() - The id of @key in hexadecimal. @text: 2 * SITS_KEY_ID_LEN + 1 bytes. Return: @text. */
 const char *tool_key_id(const struct sits_key *key, char *text);
 

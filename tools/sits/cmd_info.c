@@ -4,7 +4,6 @@
  *
  * The protections of a node without a daemon are found by trying (info_providers.c).
  */
-#include <getopt.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "tools/sits/client.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/info_providers.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "info"
 #define INFO_WAIT_MS	5000
@@ -26,53 +26,29 @@ struct options {
 	bool json;
 };
 
-static void usage(void)
-{
-	printf("usage: sits info [OPTION]...\n"
-	       "Say which provider is in use, which protections effectively hold, and what the daemon serves.\n\n"
-	       "      --json           one JSON object\n"
-	       "      --queue NAME     queue of the daemon (default " SITS_INFER_QUEUE ")\n"
-	       "      --run-dir DIR    where the daemon's sockets are (default $SITS_RUN_DIR, or /run/sits)\n"
-	       "      --provider NAME  auto, kernel or user (default auto)\n"
-	       "  -h, --help           this text\n\n"
-	       "Exit status: 0 also where no daemon runs; 1 failed, 2 wrong usage.\n");
-}
+static const char help[] =
+	"usage: sits info [OPTION]...\n"
+	"Say which provider is in use, which protections effectively hold, and what the daemon serves.\n\n"
+	"      --json           one JSON object\n"
+	"      --queue NAME     queue of the daemon (default " SITS_INFER_QUEUE ")\n"
+	"      --run-dir DIR    where the daemon's sockets are (default $SITS_RUN_DIR, or /run/sits)\n"
+	"      --provider NAME  auto, kernel or user (default auto)\n"
+	"  -h, --help           this text\n\n"
+	"Exit status: 0 also where no daemon runs; 1 failed, 2 wrong usage.\n";
 
 /* Return: -1 to go on, else an exit status. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "queue", required_argument, NULL, 'Q' },
-		{ "run-dir", required_argument, NULL, 'r' },
-		{ "provider", required_argument, NULL, 'p' },
-		{ "help", no_argument, NULL, 'h' },
+	const struct tool_opt opt[] = {
+		{ "json", .flag = &o->json },
+		{ "queue", .text = &o->queue },
+		{ "run-dir", .text = &o->run_dir },
+		{ "provider", .text = &o->provider },
 		{ 0 },
 	};
-	int c;
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt };
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case 'j':
-			o->json = true;
-			break;
-		case 'Q':
-			o->queue = optarg;
-			break;
-		case 'r':
-			o->run_dir = optarg;
-			break;
-		case 'p':
-			o->provider = optarg;
-			break;
-		case 'h':
-			usage();
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
-	}
-	return optind < argc ? tool_usage(CMD, "unexpected argument '%s'", argv[optind]) : -1;
+	return tool_parse(&l, argc, argv);
 }
 
 static json_t *memlock_limit(void)

@@ -9,6 +9,7 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/sealed_dir.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "inspect"
 
@@ -22,15 +23,6 @@ static const char help[] =
 	"  --key SPEC            the key: file:PATH or keyring:NAME\n"
 	"  --json                the description as one JSON object on standard output\n"
 	"  -h, --help            this text\n";
-
-enum { OPT_KEY = 256, OPT_JSON, OPT_HELP };
-
-static const struct option options[] = {
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
 
 static int inspect(const char *path, const char *spec, bool json)
 {
@@ -61,26 +53,16 @@ static int run(int argc, char **argv)
 {
 	const char *spec = NULL;
 	bool json = false;
-	int c;
+	const struct tool_opt opt[] = {
+		{ "key", .text = &spec },
+		{ "json", .flag = &json },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .operands = 1, .needs = "one FILE is needed" };
+	int status = tool_parse(&l, argc, argv);
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case OPT_KEY:
-			spec = optarg;
-			break;
-		case OPT_JSON:
-			json = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			fputs(help, stdout);
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
-	}
-	if (argc - optind != 1)
-		return tool_usage(CMD, "one FILE is needed, %d were given", argc - optind);
+	if (status >= 0)
+		return status;
 	return inspect(argv[optind], spec, json);
 }
 

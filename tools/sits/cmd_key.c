@@ -17,6 +17,7 @@
 #include "tools/sits/cmd.h"
 #include "tools/sits/cmd_key.h"
 #include "tools/sits/rekey_many.h"
+#include "tools/sits/tool_opts.h"
 
 static const char help[] =
 	"usage: sits key new SPEC [OPTIONS]...\n"
@@ -49,22 +50,9 @@ static const char help[] =
 	"  --quiet               rotate: no lines about files, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_JSON = 256, OPT_FROM, OPT_LOGON, OPT_NEW, OPT_RESEAL, OPT_SKIP, OPT_DRY, OPT_THREADS, OPT_WAIT, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "from", required_argument, NULL, OPT_FROM },
-	{ "logon", no_argument, NULL, OPT_LOGON },
-	{ "new-key", required_argument, NULL, OPT_NEW },
-	{ "reseal", no_argument, NULL, OPT_RESEAL },
-	{ "skip-other-keys", no_argument, NULL, OPT_SKIP },
-	{ "dry-run", no_argument, NULL, OPT_DRY },
-	{ "threads", required_argument, NULL, OPT_THREADS },
-	{ "wait", required_argument, NULL, OPT_WAIT },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
+/* The options by their place in the table, and a bit of each. */
+enum { OPT_JSON, OPT_FROM, OPT_LOGON, OPT_NEW, OPT_RESEAL, OPT_SKIP, OPT_DRY, OPT_THREADS, OPT_WAIT, OPT_QUIET };
+#define BIT(opt) (1u << (opt))
 
 /* Return: the exit status. */
 static int print_id(const char *spec, const struct sits_key *key, bool json)
@@ -188,7 +176,7 @@ static int key_import(struct key_args *a)
 	return status;
 }
 
-/* @options: those that it takes besides --json, as bits: which() of each */
+/* @options: those that it takes besides --json, a BIT() of each */
 static const struct verb {
 	const char *name;
 	int least, most;		/* operands */
@@ -198,15 +186,15 @@ static const struct verb {
 } verbs[] = {
 #define ONE_SPEC "needs one SPEC, for example: file:/etc/sits/model.key"
 	{ "new", 1, 1, ONE_SPEC, 0, key_new },
-	{ "import", 1, 1, ONE_SPEC, 1u << (OPT_FROM - OPT_JSON) | 1u << (OPT_LOGON - OPT_JSON), key_import },
+	{ "import", 1, 1, ONE_SPEC, BIT(OPT_FROM) | BIT(OPT_LOGON), key_import },
 	{ "id", 1, 1, ONE_SPEC, 0, key_id },
 	{ "install", 2, 2, "needs a SPEC and keyring:NAME, for example: sits key install file:/etc/sits/model.key keyring:model", 0,
 	  key_install },
 	{ "rotate", 2, INT32_MAX, "needs a SPEC and the files under that key, for example: sits key rotate file:/etc/sits/model.key "
-	  "/srv/models", ~(1u << (OPT_FROM - OPT_JSON) | 1u << (OPT_LOGON - OPT_JSON)), key_rotate },
+	  "/srv/models", ~(BIT(OPT_FROM) | BIT(OPT_LOGON)), key_rotate },
 };
 
-static int run_verb(const char *what, struct key_args *a, unsigned int given)
+static int run_verb(const char *what, struct key_args *a, const struct tool_cmdline *l)
 {
 	const struct verb *v;
 	int i;
@@ -218,82 +206,37 @@ static int run_verb(const char *what, struct key_args *a, unsigned int given)
 		return tool_usage(KEY_CMD, "the first argument says what to do: new, import, id, install or rotate, for example: sits key new file:/etc/sits/model.key");
 	if (a->nr < v->least || a->nr > v->most)
 		return tool_usage(KEY_CMD, "%s %s; %d were given", v->name, v->needs, a->nr);
-	for (i = 1; options[i].name; i++)
-		if (given & ~v->options & 1u << (options[i].val - OPT_JSON))
-			return tool_usage(KEY_CMD, "%s takes no option '--%s'", v->name, options[i].name);
+	for (i = OPT_JSON + 1; l->opt[i].name; i++)
+		if (l->given & ~v->options & BIT(i))
+			return tool_usage(KEY_CMD, "%s takes no option '--%s'", v->name, l->opt[i].name);
 	tool_protect();
 	return v->run(a);
-}
-
-/* Return: 0, or an exit status after a message. @given: out, the options that were, as bits */
-static int parse(int argc, char **argv, struct key_args *a, unsigned int *given, bool *want_help)
-{
-	int c;
-
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		if (c >= OPT_JSON)
-			*given |= 1u << (c - OPT_JSON);
-		switch (c) {
-		case OPT_JSON:
-			a->json = true;
-			break;
-		case OPT_FROM:
-			a->from = optarg;
-			break;
-		case OPT_LOGON:
-			a->logon = true;
-			break;
-		case OPT_NEW:
-			a->new_spec = optarg;
-			break;
-		case OPT_RESEAL:
-			a->flags |= SITS_REKEY_RESEAL;
-			break;
-		case OPT_SKIP:
-			a->flags |= SITS_REKEY_SKIP_OTHER;
-			break;
-		case OPT_DRY:
-			a->flags |= SITS_REKEY_DRY_RUN;
-			break;
-		case OPT_THREADS:
-			if (tool_threads(KEY_CMD, optarg, &a->threads))
-				return 2;
-			break;
-		case OPT_WAIT:
-			if (tool_wait(KEY_CMD, optarg, &a->wait_s))
-				return 2;
-			break;
-		case OPT_QUIET:
-			a->quiet = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			*want_help = true;
-			return 0;
-		default:
-			return tool_bad_option(KEY_CMD, c, argv);
-		}
-	}
-	return 0;
 }
 
 static int run(int argc, char **argv)
 {
 	struct key_args a = { .wait_s = REKEY_WAIT_S };
-	unsigned int given = 0;
-	bool want_help = false;
-	int status;
+	const struct tool_opt opt[] = {
+		[OPT_JSON] = { "json", .flag = &a.json },
+		[OPT_FROM] = { "from", .text = &a.from },
+		[OPT_LOGON] = { "logon", .flag = &a.logon },
+		[OPT_NEW] = { "new-key", .text = &a.new_spec },
+		[OPT_RESEAL] = { "reseal", .bits = &a.flags, .bit = SITS_REKEY_RESEAL },
+		[OPT_SKIP] = { "skip-other-keys", .bits = &a.flags, .bit = SITS_REKEY_SKIP_OTHER },
+		[OPT_DRY] = { "dry-run", .bits = &a.flags, .bit = SITS_REKEY_DRY_RUN },
+		[OPT_THREADS] = { "threads", .threads = &a.threads },
+		[OPT_WAIT] = { "wait", .wait_s = &a.wait_s },
+		[OPT_QUIET] = { "quiet", .flag = &a.quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = KEY_CMD, .help = help, .opt = opt, .operands = -1 };
+	int status = tool_parse(&l, argc, argv);
 
-	status = parse(argc, argv, &a, &given, &want_help);
-	if (status)
+	if (status >= 0)
 		return status;
-	if (want_help) {
-		fputs(help, stdout);
-		return 0;
-	}
 	a.operands = argv + optind + 1;
 	a.nr = argc - optind - 1;
-	return run_verb(optind < argc ? argv[optind] : "", &a, given);
+	return run_verb(optind < argc ? argv[optind] : "", &a, &l);
 }
 
 const struct sits_cmd sits_cmd_key = { KEY_CMD, "make a key, read one in, tell its id, hand it to the kernel, change it", run };

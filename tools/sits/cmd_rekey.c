@@ -10,6 +10,7 @@
 #include "sits/rekey.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/rekey_many.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "rekey"
 
@@ -36,27 +37,10 @@ static const char help[] =
 	"  --quiet               no description, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_KEY = 256, OPT_NEW, OPT_RESEAL, OPT_SKIP, OPT_DRY, OPT_THREADS, OPT_WAIT, OPT_JSON, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "new-key", required_argument, NULL, OPT_NEW },
-	{ "reseal", no_argument, NULL, OPT_RESEAL },
-	{ "skip-other-keys", no_argument, NULL, OPT_SKIP },
-	{ "dry-run", no_argument, NULL, OPT_DRY },
-	{ "threads", required_argument, NULL, OPT_THREADS },
-	{ "wait", required_argument, NULL, OPT_WAIT },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
-
 struct args {
 	const char *old_spec, *new_spec;
 	char **paths;
 	int nr_paths;
-	bool help;
 	struct rekey_many many;
 };
 
@@ -126,67 +110,35 @@ static int open_and_rekey(struct args *a)
 	return status;
 }
 
-/* Return: 0, or an exit status after a message. */
+/* Return: -1 to go on, else an exit status. */
 static int parse(int argc, char **argv, struct args *a)
 {
-	int c;
+	const struct tool_opt opt[] = {
+		{ "key", .text = &a->old_spec },
+		{ "new-key", .text = &a->new_spec },
+		{ "reseal", .bits = &a->many.flags, .bit = SITS_REKEY_RESEAL },
+		{ "skip-other-keys", .bits = &a->many.flags, .bit = SITS_REKEY_SKIP_OTHER },
+		{ "dry-run", .bits = &a->many.flags, .bit = SITS_REKEY_DRY_RUN },
+		{ "threads", .threads = &a->many.threads },
+		{ "wait", .wait_s = &a->many.wait_s },
+		{ "json", .flag = &a->many.json },
+		{ "quiet", .flag = &a->many.quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .operands = -1 };
+	int status = tool_parse(&l, argc, argv);
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case OPT_KEY:
-			a->old_spec = optarg;
-			break;
-		case OPT_NEW:
-			a->new_spec = optarg;
-			break;
-		case OPT_RESEAL:
-			a->many.flags |= SITS_REKEY_RESEAL;
-			break;
-		case OPT_SKIP:
-			a->many.flags |= SITS_REKEY_SKIP_OTHER;
-			break;
-		case OPT_DRY:
-			a->many.flags |= SITS_REKEY_DRY_RUN;
-			break;
-		case OPT_THREADS:
-			if (tool_threads(CMD, optarg, &a->many.threads))
-				return 2;
-			break;
-		case OPT_WAIT:
-			if (tool_wait(CMD, optarg, &a->many.wait_s))
-				return 2;
-			break;
-		case OPT_JSON:
-			a->many.json = true;
-			break;
-		case OPT_QUIET:
-			a->many.quiet = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			a->help = true;
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
-	}
 	a->paths = argv + optind;
 	a->nr_paths = argc - optind;
-	return a->nr_paths ? 0 : tool_usage(CMD, "a file or directory is needed");
+	return status < 0 && !a->nr_paths ? tool_usage(CMD, "a file or directory is needed") : status;
 }
 
 static int run(int argc, char **argv)
 {
 	struct args a = { .many = { .cmd = CMD, .wait_s = REKEY_WAIT_S } };
-	int status;
+	int status = parse(argc, argv, &a);
 
-	status = parse(argc, argv, &a);
-	if (status)
-		return status;
-	if (!a.help)
-		return open_and_rekey(&a);
-	fputs(help, stdout);
-	return 0;
+	return status < 0 ? open_and_rekey(&a) : status;
 }
 
 const struct sits_cmd sits_cmd_rekey = { CMD, "put sealed files under another key", run };

@@ -25,6 +25,7 @@
 #include "sits/queue.h"
 #include "tools/sits/client.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "run"
 #define MAX_STOPS	16
@@ -110,248 +111,143 @@ static int catch_signals(void)
 
 /* ------------------------------------------------------------------ options */
 
-static void usage(void)
-{
-	printf("usage: sits run [OPTION]... [PROMPT | -]\n"
-	       "Send a prompt to sitsd and stream the answer to standard output. With '-', or without PROMPT where\n"
-	       "standard input is no terminal, the prompt is read from standard input.\n\n"
-	       "  -s, --system TEXT       system message\n"
-	       "      --raw               send the prompt as it is, without the model's chat form\n"
-	       "      --raw-special       the same, and recognise special tokens in it\n"
-	       "  -n, --max-tokens N      longest answer in tokens (default: what fits the context)\n"
-	       "  -t, --temp T            temperature; 0 always takes the likeliest token (default)\n"
-	       "      --top-k K           draw from the K likeliest tokens (default 0: off)\n"
-	       "      --top-p P           draw from the likeliest tokens that sum up to P (default 1: off)\n"
-	       "      --min-p P           leave out tokens less likely than P times the likeliest (default 0: off)\n"
-	       "      --repeat-penalty R  make repetition less likely (default 1: off)\n"
-	       "      --repeat-last-n N   tokens that penalties look back over (default 64)\n"
-	       "      --frequency-penalty F, --presence-penalty F\n"
-	       "                          the same by count, and by presence (default 0: off)\n"
-	       "      --seed N            seed of the draw (default: a random one)\n"
-	       "      --stop TEXT         end the answer where TEXT would come; up to 16 times\n"
-	       "      --ignore-eos        go on to the number of tokens, whatever the model says\n"
-	       "      --tag TEXT          share computed prefixes with requests of the same tag only; up to 64 bytes\n"
-	       "      --no-speculation    let no tokens be guessed ahead; the answer is the same\n"
-	       "  -c, --class CLASS       realtime, guaranteed (default) or besteffort\n"
-	       "      --timeout S         give up after S seconds\n"
-	       "      --model ID          refuse another model than this\n"
-	       "      --json              print one JSON object in place of the text\n"
-	       "  -q, --quiet             no line of numbers on standard error\n"
-	       "      --queue NAME        queue of the daemon (default " SITS_INFER_QUEUE ")\n"
-	       "      --run-dir DIR       where the daemon's sockets are (default $SITS_RUN_DIR, or /run/sits)\n"
-	       "      --provider NAME     auto, kernel or user (default auto)\n"
-	       "  -h, --help              this text\n\n"
-	       "Exit status: 0 answered, 1 failed, 2 wrong usage, 128 + N ended by signal N (Ctrl-C: 130).\n");
-}
+static const char help[] =
+	"usage: sits run [OPTION]... [PROMPT | -]\n"
+	"Send a prompt to sitsd and stream the answer to standard output. With '-', or without PROMPT where\n"
+	"standard input is no terminal, the prompt is read from standard input.\n\n"
+	"  -s, --system TEXT       system message\n"
+	"      --raw               send the prompt as it is, without the model's chat form\n"
+	"      --raw-special       the same, and recognise special tokens in it\n"
+	"  -n, --max-tokens N      longest answer in tokens (default: what fits the context)\n"
+	"  -t, --temp T            temperature; 0 always takes the likeliest token (default)\n"
+	"      --top-k K           draw from the K likeliest tokens (default 0: off)\n"
+	"      --top-p P           draw from the likeliest tokens that sum up to P (default 1: off)\n"
+	"      --min-p P           leave out tokens less likely than P times the likeliest (default 0: off)\n"
+	"      --repeat-penalty R  make repetition less likely (default 1: off)\n"
+	"      --repeat-last-n N   tokens that penalties look back over (default 64)\n"
+	"      --frequency-penalty F, --presence-penalty F\n"
+	"                          the same by count, and by presence (default 0: off)\n"
+	"      --seed N            seed of the draw (default: a random one)\n"
+	"      --stop TEXT         end the answer where TEXT would come; up to 16 times\n"
+	"      --ignore-eos        go on to the number of tokens, whatever the model says\n"
+	"      --tag TEXT          share computed prefixes with requests of the same tag only; up to 64 bytes\n"
+	"      --no-speculation    let no tokens be guessed ahead; the answer is the same\n"
+	"  -c, --class CLASS       realtime, guaranteed (default) or besteffort\n"
+	"      --timeout S         give up after S seconds\n"
+	"      --model ID          refuse another model than this\n"
+	"      --json              print one JSON object in place of the text\n"
+	"  -q, --quiet             no line of numbers on standard error\n"
+	"      --queue NAME        queue of the daemon (default " SITS_INFER_QUEUE ")\n"
+	"      --run-dir DIR       where the daemon's sockets are (default $SITS_RUN_DIR, or /run/sits)\n"
+	"      --provider NAME     auto, kernel or user (default auto)\n"
+	"  -h, --help              this text\n\n"
+	"Exit status: 0 answered, 1 failed, 2 wrong usage, 128 + N ended by signal N (Ctrl-C: 130).\n";
 
-enum {
-	OPT_RAW = 256, OPT_RAW_SPECIAL, OPT_TOP_K, OPT_TOP_P, OPT_MIN_P, OPT_REPEAT, OPT_LAST_N, OPT_FREQUENCY,
-	OPT_PRESENCE, OPT_SEED, OPT_STOP, OPT_IGNORE_EOS, OPT_TIMEOUT, OPT_MODEL, OPT_JSON, OPT_QUEUE, OPT_RUN_DIR,
-	OPT_PROVIDER, OPT_TAG, OPT_NO_SPECULATION,
-};
+/* Arguments of options: @arg is the struct run. Return: 0, or an exit status after a message. */
 
-static const struct option long_options[] = {
-	{ "system", required_argument, NULL, 's' },
-	{ "raw", no_argument, NULL, OPT_RAW },
-	{ "raw-special", no_argument, NULL, OPT_RAW_SPECIAL },
-	{ "max-tokens", required_argument, NULL, 'n' },
-	{ "temp", required_argument, NULL, 't' },
-	{ "temperature", required_argument, NULL, 't' },
-	{ "top-k", required_argument, NULL, OPT_TOP_K },
-	{ "top-p", required_argument, NULL, OPT_TOP_P },
-	{ "min-p", required_argument, NULL, OPT_MIN_P },
-	{ "repeat-penalty", required_argument, NULL, OPT_REPEAT },
-	{ "repeat-last-n", required_argument, NULL, OPT_LAST_N },
-	{ "frequency-penalty", required_argument, NULL, OPT_FREQUENCY },
-	{ "presence-penalty", required_argument, NULL, OPT_PRESENCE },
-	{ "seed", required_argument, NULL, OPT_SEED },
-	{ "stop", required_argument, NULL, OPT_STOP },
-	{ "ignore-eos", no_argument, NULL, OPT_IGNORE_EOS },
-	{ "tag", required_argument, NULL, OPT_TAG },
-	{ "no-speculation", no_argument, NULL, OPT_NO_SPECULATION },
-	{ "class", required_argument, NULL, 'c' },
-	{ "timeout", required_argument, NULL, OPT_TIMEOUT },
-	{ "model", required_argument, NULL, OPT_MODEL },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, 'q' },
-	{ "queue", required_argument, NULL, OPT_QUEUE },
-	{ "run-dir", required_argument, NULL, OPT_RUN_DIR },
-	{ "provider", required_argument, NULL, OPT_PROVIDER },
-	{ "help", no_argument, NULL, 'h' },
-	{ 0 },
-};
-
-static int parse_u32(const char *name, const char *s, uint32_t *v)
-{
-	uint64_t n;
-
-	if (!tool_parse_u64(s, &n) || n > UINT32_MAX)
-		return tool_usage(CMD, "%s: '%s' is not a whole number from 0 to %u", name, s, UINT32_MAX);
-	*v = (uint32_t)n;
-	return 0;
-}
-
-static int parse_float(const char *name, const char *s, float *v)
-{
-	char *end;
-	float f = strtof(s, &end);
-
-	if (end == s || *end || !isfinite(f))
-		return tool_usage(CMD, "%s: '%s' is not a number", name, s);
-	*v = f;
-	return 0;
-}
-
-static int parse_class(const char *s, uint16_t *v)
+static int take_class(void *arg, const char *text)
 {
 	static const char *const name[] = { "realtime", "guaranteed", "besteffort" };
+	struct run *r = arg;
 
 	for (uint16_t i = 0; i < 3; i++) {
-		if (!strcmp(s, name[i])) {
-			*v = i;
+		if (!strcmp(text, name[i])) {
+			sits_infer_builder_hdr(r->b)->sched_class = i;
 			return 0;
 		}
 	}
-	return tool_usage(CMD, "--class: '%s' is not realtime, guaranteed or besteffort", s);
+	return tool_usage(CMD, "--class: '%s' is not realtime, guaranteed or besteffort", text);
 }
 
-static int parse_seed(struct run *r, const char *s)
+static int take_seed(void *arg, const char *text)
 {
-	if (!tool_parse_u64(s, &r->seed) || r->seed > INT64_MAX)
-		return tool_usage(CMD, "--seed: '%s' is not a whole number from 0 to 2^63 - 1", s);
+	struct run *r = arg;
+
+	if (!tool_parse_u64(text, &r->seed) || r->seed > INT64_MAX)
+		return tool_usage(CMD, "--seed: '%s' is not a whole number from 0 to 2^63 - 1", text);
 	return 0;
 }
 
-static int parse_timeout(struct options *o, const char *s)
+static int take_stop(void *arg, const char *text)
 {
-	float f = 0;
-	int ret = parse_float("--timeout", s, &f);
+	struct options *o = &((struct run *)arg)->o;
 
-	if (!ret && (f <= 0 || f > 1e9f))
-		return tool_usage(CMD, "--timeout: '%s' is not a number of seconds above 0", s);
-	o->timeout_s = f;
-	return ret;
-}
-
-static int add_stop(struct options *o, const char *s)
-{
 	if (o->nr_stop == MAX_STOPS)
 		return tool_usage(CMD, "--stop: more than %d", MAX_STOPS);
-	if (!*s || strlen(s) > MAX_STOP_BYTES)
-		return tool_usage(CMD, "--stop: has %zu bytes; 1 to %d are possible", strlen(s), MAX_STOP_BYTES);
-	o->stop[o->nr_stop++] = s;
+	if (!*text || strlen(text) > MAX_STOP_BYTES)
+		return tool_usage(CMD, "--stop: has %zu bytes; 1 to %d are possible", strlen(text), MAX_STOP_BYTES);
+	o->stop[o->nr_stop++] = text;
 	return 0;
 }
 
-static int set_tag(struct options *o, const char *s)
+static int take_tag(void *arg, const char *text)
 {
-	if (!*s || strlen(s) > MAX_TAG_BYTES)
-		return tool_usage(CMD, "--tag: has %zu bytes; 1 to %d are possible", strlen(s), MAX_TAG_BYTES);
-	o->tag = s;
+	struct run *r = arg;
+
+	if (!*text || strlen(text) > MAX_TAG_BYTES)
+		return tool_usage(CMD, "--tag: has %zu bytes; 1 to %d are possible", strlen(text), MAX_TAG_BYTES);
+	r->o.tag = text;
 	return 0;
 }
 
-/* Options that become numbers of the request. Return: -1 where @c is none of them. */
-static int take_number(struct sits_infer_request_hdr *h, int c, const char *arg)
+static int take_timeout(void *arg, const char *text)
 {
-	switch (c) {
-	case 'n':
-		return parse_u32("--max-tokens", arg, &h->max_tokens);
-	case 't':
-		return parse_float("--temp", arg, &h->temperature);
-	case OPT_TOP_K:
-		return parse_u32("--top-k", arg, &h->top_k);
-	case OPT_TOP_P:
-		return parse_float("--top-p", arg, &h->top_p);
-	case OPT_MIN_P:
-		return parse_float("--min-p", arg, &h->min_p);
-	case OPT_REPEAT:
-		return parse_float("--repeat-penalty", arg, &h->repeat_penalty);
-	case OPT_LAST_N:
-		return parse_u32("--repeat-last-n", arg, &h->repeat_last_n);
-	case OPT_FREQUENCY:
-		return parse_float("--frequency-penalty", arg, &h->frequency_penalty);
-	case OPT_PRESENCE:
-		return parse_float("--presence-penalty", arg, &h->presence_penalty);
-	case 'c':
-		return parse_class(arg, &h->sched_class);
-	default:
-		return -1;
-	}
+	struct run *r = arg;
+	float f = 0;
+	int status = tool_float(CMD, "timeout", text, &f);
+
+	if (!status && (f <= 0 || f > 1e9f))
+		return tool_usage(CMD, "--timeout: '%s' is not a number of seconds above 0", text);
+	r->o.timeout_s = f;
+	return status;
 }
 
-static int take_option(struct run *r, int c, char **argv)
+static int check_options(struct options *o, int nr_operands)
 {
-	struct sits_infer_request_hdr *h = sits_infer_builder_hdr(r->b);
-	struct options *o = &r->o;
-
-	switch (c) {
-	case 's':
-		o->system = optarg;
-		return 0;
-	case OPT_RAW_SPECIAL:
-		o->special = true;
-		__attribute__((fallthrough));
-	case OPT_RAW:
-		o->raw = true;
-		return 0;
-	case OPT_SEED:
-		return parse_seed(r, optarg);
-	case OPT_STOP:
-		return add_stop(o, optarg);
-	case OPT_IGNORE_EOS:
-		h->flags |= SITS_INFER_IGNORE_EOS;
-		return 0;
-	case OPT_NO_SPECULATION:
-		h->flags |= SITS_INFER_NO_SPECULATION;
-		return 0;
-	case OPT_TAG:
-		return set_tag(o, optarg);
-	case OPT_TIMEOUT:
-		return parse_timeout(o, optarg);
-	case OPT_MODEL:
-		o->model = optarg;
-		return 0;
-	case OPT_JSON:
-		o->json = true;
-		return 0;
-	case 'q':
-		o->quiet = true;
-		return 0;
-	case OPT_QUEUE:
-		o->queue = optarg;
-		return 0;
-	case OPT_RUN_DIR:
-		o->run_dir = optarg;
-		return 0;
-	case OPT_PROVIDER:
-		o->provider = optarg;
-		return 0;
-	default:
-		return tool_bad_option(CMD, c, argv);
-	}
+	o->raw |= o->special;
+	if (o->raw && o->system)
+		return tool_usage(CMD, "--raw and --system exclude each other: a raw prompt has no messages");
+	return nr_operands > 1 ? tool_usage(CMD, "one prompt is expected; put it in quotes") : -1;
 }
 
 /* Return: -1 to go on, else an exit status. */
 static int parse_options(struct run *r, int argc, char **argv)
 {
 	struct sits_infer_request_hdr *h = sits_infer_builder_hdr(r->b);
-	int c, ret = 0;
+	struct options *o = &r->o;
+	const struct tool_opt opt[] = {
+		{ "system", 's', .text = &o->system },
+		{ "raw", .flag = &o->raw },
+		{ "raw-special", .flag = &o->special },
+		{ "max-tokens", 'n', .u32 = &h->max_tokens },
+		{ "temp", 't', .f32 = &h->temperature },
+		{ "temperature", .f32 = &h->temperature },
+		{ "top-k", .u32 = &h->top_k },
+		{ "top-p", .f32 = &h->top_p },
+		{ "min-p", .f32 = &h->min_p },
+		{ "repeat-penalty", .f32 = &h->repeat_penalty },
+		{ "repeat-last-n", .u32 = &h->repeat_last_n },
+		{ "frequency-penalty", .f32 = &h->frequency_penalty },
+		{ "presence-penalty", .f32 = &h->presence_penalty },
+		{ "seed", .take = take_seed },
+		{ "stop", .take = take_stop },
+		{ "ignore-eos", .bits = &h->flags, .bit = SITS_INFER_IGNORE_EOS },
+		{ "no-speculation", .bits = &h->flags, .bit = SITS_INFER_NO_SPECULATION },
+		{ "tag", .take = take_tag },
+		{ "class", 'c', .take = take_class },
+		{ "timeout", .take = take_timeout },
+		{ "model", .text = &o->model },
+		{ "json", .flag = &o->json },
+		{ "quiet", 'q', .flag = &o->quiet },
+		{ "queue", .text = &o->queue },
+		{ "run-dir", .text = &o->run_dir },
+		{ "provider", .text = &o->provider },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .arg = r, .operands = -1 };
+	int status = tool_parse(&l, argc, argv);
 
-	while (!ret && (c = getopt_long(argc, argv, ":s:n:t:c:qh", long_options, NULL)) != -1) {
-		if (c == 'h') {
-			usage();
-			return 0;
-		}
-		ret = take_number(h, c, optarg);
-		if (ret == -1)
-			ret = take_option(r, c, argv);
-	}
-	if (!ret && r->o.raw && r->o.system)
-		ret = tool_usage(CMD, "--raw and --system exclude each other: a raw prompt has no messages");
-	if (!ret && argc - optind > 1)
-		ret = tool_usage(CMD, "one prompt is expected; put it in quotes");
-	return ret ? ret : -1;
+	return status < 0 ? check_options(o, argc - optind) : status;
 }
 
 /* ------------------------------------------------------------------ the request */

@@ -12,6 +12,7 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/sealed_dir.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "seal"
 
@@ -33,76 +34,55 @@ static const char help[] =
 	"  --quiet               no description, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_KEY = 256, OPT_ID, OPT_VERSION, OPT_CHUNK, OPT_THREADS, OPT_FORCE, OPT_JSON, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "model-id", required_argument, NULL, OPT_ID },
-	{ "model-version", required_argument, NULL, OPT_VERSION },
-	{ "chunk-size", required_argument, NULL, OPT_CHUNK },
-	{ "threads", required_argument, NULL, OPT_THREADS },
-	{ "force", no_argument, NULL, OPT_FORCE },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
-
 struct args {
 	const char *key, *in, *out;
 	struct sits_seal_opts opts;
-	bool json, quiet, help;
+	bool json, quiet;
 };
 
-/* Return: 0, or an exit status after a message. */
+static int take_version(void *arg, const char *text)
+{
+	struct args *a = arg;
+
+	if (!tool_parse_number(text, &a->opts.model_version) || a->opts.model_version > INT64_MAX)
+		return tool_usage(CMD, "--model-version '%s' is not a number from 0 to 2^63 - 1", text);
+	return 0;
+}
+
+static int take_chunk(void *arg, const char *text)
+{
+	struct args *a = arg;
+	uint64_t v;
+
+	if (!tool_parse_u64(text, &v) || v < 4096 || v > 16 << 20 || v & (v - 1))
+		return tool_usage(CMD, "--chunk-size '%s' is not a power of two from 4K to 16M", text);
+	a->opts.chunk_bytes = (uint32_t)v;
+	return 0;
+}
+
+/* Return: -1 to go on, else an exit status. */
 static int parse(int argc, char **argv, struct args *a)
 {
-	uint64_t v;
-	int c;
+	const struct tool_opt opt[] = {
+		{ "key", .text = &a->key },
+		{ "model-id", .text = &a->opts.model_id },
+		{ "model-version", .take = take_version },
+		{ "chunk-size", .take = take_chunk },
+		{ "threads", .threads = &a->opts.threads },
+		{ "force", .bits = &a->opts.force, .bit = 1 },
+		{ "json", .flag = &a->json },
+		{ "quiet", .flag = &a->quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .arg = a, .operands = 2,
+				  .needs = "one INPUT and one OUTPUT are needed" };
+	int status = tool_parse(&l, argc, argv);
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case OPT_KEY:
-			a->key = optarg;
-			break;
-		case OPT_ID:
-			a->opts.model_id = optarg;
-			break;
-		case OPT_VERSION:
-			if (!tool_parse_number(optarg, &a->opts.model_version) || a->opts.model_version > INT64_MAX)
-				return tool_usage(CMD, "--model-version '%s' is not a number from 0 to 2^63 - 1", optarg);
-			break;
-		case OPT_CHUNK:
-			if (!tool_parse_u64(optarg, &v) || v < 4096 || v > 16 << 20 || v & (v - 1))
-				return tool_usage(CMD, "--chunk-size '%s' is not a power of two from 4K to 16M", optarg);
-			a->opts.chunk_bytes = (uint32_t)v;
-			break;
-		case OPT_THREADS:
-			if (tool_threads(CMD, optarg, &a->opts.threads))
-				return 2;
-			break;
-		case OPT_FORCE:
-			a->opts.force = 1;
-			break;
-		case OPT_JSON:
-			a->json = true;
-			break;
-		case OPT_QUIET:
-			a->quiet = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			a->help = true;
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
+	if (status < 0) {
+		a->in = argv[optind];
+		a->out = argv[optind + 1];
 	}
-	if (argc - optind != 2)
-		return tool_usage(CMD, "one INPUT and one OUTPUT are needed, %d were given", argc - optind);
-	a->in = argv[optind];
-	a->out = argv[optind + 1];
-	return 0;
+	return status;
 }
 
 /* Would OUTPUT, with --force, take the place of the key that it is sealed under? Then nothing could open it. */
@@ -114,8 +94,9 @@ static bool is_key_file(const char *spec, const char *path)
 	       key.st_dev == out.st_dev && key.st_ino == out.st_ino;
 }
 
-static int seal(const struct args *a, struct sits_ctx *ctx, const struct sits_key *key)
+static int seal(void *arg, struct sits_ctx *ctx, const struct sits_key *key)
 {
+	const struct args *a = arg;
 	const struct sealed_dir_args dir = { .cmd = CMD, .json = a->json, .quiet = a->quiet };
 	struct sits_sealed_info info;
 	int ret;
@@ -139,30 +120,16 @@ static int seal(const struct args *a, struct sits_ctx *ctx, const struct sits_ke
 static int run(int argc, char **argv)
 {
 	struct args a = { .opts = { .size = sizeof(a.opts) } };
-	struct sits_ctx *ctx = NULL;
-	struct sits_key *key = NULL;
-	int status;
+	int status = parse(argc, argv, &a);
 
-	status = parse(argc, argv, &a);
-	if (status)
+	if (status >= 0)
 		return status;
-	if (a.help) {
-		fputs(help, stdout);
-		return 0;
-	}
 	if (is_key_file(a.key, a.out))
 		return tool_usage(CMD, "OUTPUT '%s' is the file of the key: the key would be lost; give another", a.out);
 	/* Also without a bar, signals are noticed there. */
 	a.opts.progress = a.quiet ? tool_progress_quiet : tool_progress;
 	a.opts.progress_arg = (void *)"sealing";
-	status = tool_open(CMD, NULL, NULL, &ctx);
-	if (!status)
-		status = tool_key(CMD, ctx, "--key", a.key, a.json, &key);
-	if (!status)
-		status = seal(&a, ctx, key);
-	sits_key_close(key);
-	sits_close(ctx);
-	return status;
+	return tool_with_key(CMD, a.key, a.json, seal, &a);
 }
 
 const struct sits_cmd sits_cmd_seal = { CMD, "encrypt a model into a sealed file", run };

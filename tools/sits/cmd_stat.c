@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <jansson.h>
 #include <math.h>
 #include <poll.h>
@@ -24,6 +23,7 @@
 #include "tools/sits/cmd.h"
 #include "tools/sits/stat_data.h"
 #include "tools/sits/stat_print.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "stat"
 #define INFO_WAIT_MS	2000
@@ -37,71 +37,55 @@ struct options {
 	uint64_t count;		/* 0: until stopped */
 };
 
-static void usage(void)
-{
-	printf("usage: sits stat [OPTION]...\n"
-	       "Show what the kernel module holds and has done since it was loaded, and the queues that are served over sockets.\n\n"
-	       "      --json           one JSON object; with --watch one on each line\n"
-	       "      --watch SECONDS  again every so often, with what changed, until stopped\n"
-	       "      --count N        with --watch: N times, then end\n"
-	       "      --provider NAME  kernel: the module alone; user: the sockets alone; auto: both (default auto)\n"
-	       "      --run-dir DIR    where the sockets are (default $SITS_RUN_DIR, or /run/sits)\n"
-	       "  -h, --help           this text\n\n"
-	       "Exit status: 0 shown, also where the module is not loaded; 1 failed, also where it is not loaded and\n"
-	       "--provider kernel was given; 2 wrong usage.\n");
-}
+static const char help[] =
+	"usage: sits stat [OPTION]...\n"
+	"Show what the kernel module holds and has done since it was loaded, and the queues that are served over sockets.\n\n"
+	"      --json           one JSON object; with --watch one on each line\n"
+	"      --watch SECONDS  again every so often, with what changed, until stopped\n"
+	"      --count N        with --watch: N times, then end\n"
+	"      --provider NAME  kernel: the module alone; user: the sockets alone; auto: both (default auto)\n"
+	"      --run-dir DIR    where the sockets are (default $SITS_RUN_DIR, or /run/sits)\n"
+	"  -h, --help           this text\n\n"
+	"Exit status: 0 shown, also where the module is not loaded; 1 failed, also where it is not loaded and\n"
+	"--provider kernel was given; 2 wrong usage.\n";
 
-static bool parse_seconds(const char *s, double *v)
+static int take_watch(void *arg, const char *text)
 {
+	struct options *o = arg;
 	char *end;
 
 	errno = 0;
-	*v = strtod(s, &end);
-	return *s && !*end && !errno && isfinite(*v) && *v > 0 && *v <= SECONDS_MAX;
+	o->watch_s = strtod(text, &end);
+	if (!*text || *end || errno || !isfinite(o->watch_s) || o->watch_s <= 0 || o->watch_s > SECONDS_MAX)
+		return tool_usage(CMD, "--watch: '%s' is not a number of seconds above 0 and up to %d", text, SECONDS_MAX);
+	return 0;
+}
+
+static int take_count(void *arg, const char *text)
+{
+	struct options *o = arg;
+
+	if (!tool_parse_number(text, &o->count) || !o->count)
+		return tool_usage(CMD, "--count: '%s' is not a number above 0", text);
+	return 0;
 }
 
 /* Return: -1 to go on, else an exit status. */
 static int parse_options(struct options *o, int argc, char **argv)
 {
-	static const struct option options[] = {
-		{ "json", no_argument, NULL, 'j' },
-		{ "watch", required_argument, NULL, 'w' },
-		{ "count", required_argument, NULL, 'n' },
-		{ "provider", required_argument, NULL, 'p' },
-		{ "run-dir", required_argument, NULL, 'r' },
-		{ "help", no_argument, NULL, 'h' },
+	const struct tool_opt opt[] = {
+		{ "json", .flag = &o->json },
+		{ "watch", .take = take_watch },
+		{ "count", .take = take_count },
+		{ "provider", .text = &o->provider },
+		{ "run-dir", .text = &o->run_dir },
 		{ 0 },
 	};
-	int c;
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .arg = o };
+	int status = tool_parse(&l, argc, argv);
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case 'j':
-			o->json = true;
-			break;
-		case 'w':
-			if (!parse_seconds(optarg, &o->watch_s))
-				return tool_usage(CMD, "--watch: '%s' is not a number of seconds above 0 and up to %d", optarg, SECONDS_MAX);
-			break;
-		case 'n':
-			if (!tool_parse_number(optarg, &o->count) || !o->count)
-				return tool_usage(CMD, "--count: '%s' is not a number above 0", optarg);
-			break;
-		case 'p':
-			o->provider = optarg;
-			break;
-		case 'r':
-			o->run_dir = optarg;
-			break;
-		case 'h':
-			usage();
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
-	}
-	if (optind < argc)
-		return tool_usage(CMD, "unexpected argument '%s'", argv[optind]);
+	if (status >= 0)
+		return status;
 	if (strcmp(o->provider, "auto") && strcmp(o->provider, "kernel") && strcmp(o->provider, "user"))
 		return tool_usage(CMD, "unknown provider '%s': it is auto, kernel or user", o->provider);
 	if (o->count && o->watch_s == 0)

@@ -10,6 +10,7 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/sealed_dir.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "verify"
 
@@ -28,72 +29,44 @@ static const char help[] =
 	"  --quiet               no description, no progress bar\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_KEY = 256, OPT_MIN, OPT_ECB, OPT_BUFFERED, OPT_THREADS, OPT_JSON, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "key", required_argument, NULL, OPT_KEY },
-	{ "min-version", required_argument, NULL, OPT_MIN },
-	{ "allow-ecb", no_argument, NULL, OPT_ECB },
-	{ "buffered", no_argument, NULL, OPT_BUFFERED },
-	{ "threads", required_argument, NULL, OPT_THREADS },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
-
 struct args {
 	const char *key, *path;
 	struct sits_load_opts opts;
-	bool json, quiet, help;
+	bool json, quiet;
 };
 
-/* Return: 0, or an exit status after a message. */
-static int parse(int argc, char **argv, struct args *a)
+static int take_min(void *arg, const char *text)
 {
-	int c;
+	struct args *a = arg;
 
-	while ((c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case OPT_KEY:
-			a->key = optarg;
-			break;
-		case OPT_MIN:
-			if (!tool_parse_number(optarg, &a->opts.min_version))
-				return tool_usage(CMD, "--min-version '%s' is not a number", optarg);
-			break;
-		case OPT_ECB:
-			a->opts.flags |= SITS_LOAD_ALLOW_ECB;
-			break;
-		case OPT_BUFFERED:
-			a->opts.flags |= SITS_LOAD_BUFFERED;
-			break;
-		case OPT_THREADS:
-			if (tool_threads(CMD, optarg, &a->opts.threads))
-				return 2;
-			break;
-		case OPT_JSON:
-			a->json = true;
-			break;
-		case OPT_QUIET:
-			a->quiet = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			a->help = true;
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
-	}
-	if (argc - optind != 1)
-		return tool_usage(CMD, "one FILE is needed, %d were given", argc - optind);
-	a->path = argv[optind];
+	if (!tool_parse_number(text, &a->opts.min_version))
+		return tool_usage(CMD, "--min-version '%s' is not a number", text);
 	return 0;
 }
 
-static int verify(const struct args *a, struct sits_ctx *ctx, const struct sits_key *key)
+/* Return: -1 to go on, else an exit status. */
+static int parse(int argc, char **argv, struct args *a)
 {
+	const struct tool_opt opt[] = {
+		{ "key", .text = &a->key },
+		{ "min-version", .take = take_min },
+		{ "allow-ecb", .bits = &a->opts.flags, .bit = SITS_LOAD_ALLOW_ECB },
+		{ "buffered", .bits = &a->opts.flags, .bit = SITS_LOAD_BUFFERED },
+		{ "threads", .threads = &a->opts.threads },
+		{ "json", .flag = &a->json },
+		{ "quiet", .flag = &a->quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .arg = a, .operands = 1, .needs = "one FILE is needed" };
+	int status = tool_parse(&l, argc, argv);
+
+	a->path = argv[optind];
+	return status;
+}
+
+static int verify(void *arg, struct sits_ctx *ctx, const struct sits_key *key)
+{
+	const struct args *a = arg;
 	const struct sealed_dir_args dir = { .cmd = CMD, .json = a->json, .quiet = a->quiet };
 	struct sits_sealed_info info;
 	int ret;
@@ -116,27 +89,13 @@ static int verify(const struct args *a, struct sits_ctx *ctx, const struct sits_
 static int run(int argc, char **argv)
 {
 	struct args a = { .opts = { .size = sizeof(a.opts) } };
-	struct sits_ctx *ctx = NULL;
-	struct sits_key *key = NULL;
-	int status;
+	int status = parse(argc, argv, &a);
 
-	status = parse(argc, argv, &a);
-	if (status)
+	if (status >= 0)
 		return status;
-	if (a.help) {
-		fputs(help, stdout);
-		return 0;
-	}
 	a.opts.progress = a.quiet ? tool_progress_quiet : tool_progress;
 	a.opts.progress_arg = (void *)"verifying";
-	status = tool_open(CMD, NULL, NULL, &ctx);
-	if (!status)
-		status = tool_key(CMD, ctx, "--key", a.key, a.json, &key);
-	if (!status)
-		status = verify(&a, ctx, key);
-	sits_key_close(key);
-	sits_close(ctx);
-	return status;
+	return tool_with_key(CMD, a.key, a.json, verify, &a);
 }
 
 const struct sits_cmd sits_cmd_verify = { CMD, "check every byte of a sealed file", run };

@@ -148,3 +148,19 @@ int tool_key(const char *cmd, struct sits_ctx *ctx, const char *option, const ch
 	/* The spec is not repeated: it may be a key that somebody gave in place of where it is. */
 	return ret ? tool_fail(cmd, option, ret, json) : 0;
 }
+
+int tool_with_key(const char *cmd, const char *spec, bool json,
+		  int (*work)(void *arg, struct sits_ctx *ctx, const struct sits_key *key), void *arg)
+{
+	struct sits_ctx *ctx = NULL;
+	struct sits_key *key = NULL;
+	int status = tool_open(cmd, NULL, NULL, &ctx);
+
+	if (!status)
+		status = tool_key(cmd, ctx, "--key", spec, json, &key);
+	if (!status)
+		status = work(arg, ctx, key);
+	sits_key_close(key);
+	sits_close(ctx);
+	return status;
+}
