@@ -59,8 +59,8 @@ problems = []
 programs = [([f"{BUILD}/sits", c], f"man/sits-{c}.1") for c in commands] + [([f"{BUILD}/sitsd"], "man/sitsd.8")]
 for cmd, page in programs:
     rc, out, err = run(*cmd, "--help")
-    if rc or not out:
-        problems.append(f"{' '.join(cmd)} --help: exit {rc}, {len(out)} bytes on standard output")
+    if rc or not out.startswith("usage: ") or err:
+        problems.append(f"{' '.join(cmd)} --help: exit {rc}, {len(out)} bytes on standard output, {len(err)} on standard error")
         continue
     if not os.path.exists(page):
         problems.append(f"{page} is missing")
