@@ -20,6 +20,7 @@
 #include <yaml.h>
 
 #include "daemon/engine/engine.h"
+#include "daemon/engine/threads.h"
 #include "daemon/ingress/ingress.h"
 #include "kernels/kernels.h"
 #include "sits/context.h"
@@ -30,6 +31,7 @@
 #define KEY_MAX		64		/* bytes of a dotted name */
 #define LINE_MAX_BYTES	512
 #define VALUE_MAX	4096		/* bytes of one value: PATH_MAX */
+#define LOAD_THREADS_MAX 256		/* libsits starts no more to load a file */
 
 enum value_type { T_TEXT, T_NAME, T_NUMBER, T_BYTES, T_TIME, T_CHOICE, T_MODE };
 
@@ -101,11 +103,11 @@ static const struct key keys[] = {
 	KEY("model", "draft_path", T_TEXT, model.draft_path, NULL,),
 	KEY("model", "min_version", T_NUMBER, model.min_version, "0", RANGE(0, UINT64_MAX)),
 	KEY("model", "allow_ecb", T_CHOICE, model.allow_ecb, "false", BOOLEAN),
-	KEY("model", "load_threads", T_NUMBER, model.load_threads, "auto", RANGE(1, 1024), .unit = "threads",
+	KEY("model", "load_threads", T_NUMBER, model.load_threads, "auto", RANGE(1, LOAD_THREADS_MAX), .unit = "threads",
 	    .can_auto = true),
 	KEY("model", "buffered", T_CHOICE, model.buffered, "false", BOOLEAN),
 
-	KEY("engine", "threads", T_NUMBER, engine.threads, "auto", RANGE(1, 1024), .unit = "threads", .can_auto = true),
+	KEY("engine", "threads", T_NUMBER, engine.threads, "auto", RANGE(1, SITS_THREADS_MAX), .unit = "threads", .can_auto = true),
 	KEY("engine", "max_seqs", T_NUMBER, engine.max_seqs, "64", RANGE(1, 4096), .unit = "requests"),
 	KEY("engine", "token_budget", T_NUMBER, engine.token_budget, "256", RANGE(1, 65536), .unit = "tokens"),
 	KEY("engine", "context", T_NUMBER, engine.context, "auto", RANGE(2, 1u << 24), .unit = "tokens",
