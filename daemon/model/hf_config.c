@@ -27,7 +27,10 @@ static const struct sits_json_limits limits = { .bytes = 4u << 20, .values = 128
 
 enum act {
 	IGNORE,		/* changes no answer */
-	OFF,		/* must be null, false, 0, 1.0 where it is a factor, or an empty array */
+	OFF,		/* must be null, false or 0 */
+	OFF_LIST,	/* must be null or an empty array */
+	OFF_MAP,	/* must be null or an empty object */
+	UNSET,		/* must be null: 0 says something, too */
 	U32,		/* a whole number, copied */
 	U32_OR_NULL,	/* ... or nothing */
 	F32,
@@ -43,6 +46,9 @@ struct rule {
 
 #define IGNORE_(k)	{ .key = k, .act = IGNORE }
 #define OFF_(k)		{ .key = k, .act = OFF }
+#define OFF_LIST_(k)	{ .key = k, .act = OFF_LIST }
+#define OFF_MAP_(k)	{ .key = k, .act = OFF_MAP }
+#define UNSET_(k)	{ .key = k, .act = UNSET }
 #define CODE_(k)	{ .key = k, .act = CODE }
 #define END_		{ .key = NULL }
 
@@ -62,7 +68,7 @@ static const struct rule common[] = {
 	IGNORE_("output_attentions"), IGNORE_("output_hidden_states"), IGNORE_("is_llama_config"),
 	IGNORE_("is_decoder"), IGNORE_("tokenizer_class"), IGNORE_("max_length"), IGNORE_("do_sample"),
 	IGNORE_("temperature"), IGNORE_("top_k"), IGNORE_("top_p"),
-	OFF_("is_encoder_decoder"), OFF_("add_cross_attention"), OFF_("cross_attention_hidden_size"), OFF_("pruned_heads"),
+	OFF_("is_encoder_decoder"), OFF_("add_cross_attention"), UNSET_("cross_attention_hidden_size"), OFF_MAP_("pruned_heads"),
 	OFF_("rope_interleaved"), OFF_("use_mrope"), END_,
 };
 
@@ -85,7 +91,7 @@ static const struct rule qwen2[] = { HEAD_DIM, WINDOW_KEYS, END_ };
 static const struct rule qwen3[] = { HEAD_DIM, BIAS_KEYS, WINDOW_KEYS, END_ };
 #define QWEN_MOE { "num_experts", U32, "expert_count" }, { "num_experts_per_tok", U32, "expert_used_count" }, \
 	{ "moe_intermediate_size", U32, "expert_feed_forward_length" }, CODE_("norm_topk_prob"), CODE_("decoder_sparse_step"), \
-	OFF_("mlp_only_layers"), TRAIN_KEYS
+	OFF_LIST_("mlp_only_layers"), TRAIN_KEYS
 static const struct rule qwen2moe[] = {
 	HEAD_DIM, WINDOW_KEYS, QWEN_MOE, { "shared_expert_intermediate_size", U32, "expert_shared_feed_forward_length" },
 	IGNORE_("qkv_bias"), END_,
@@ -93,7 +99,7 @@ static const struct rule qwen2moe[] = {
 static const struct rule qwen3moe[] = { HEAD_DIM, BIAS_KEYS, WINDOW_KEYS, QWEN_MOE, END_ };
 static const struct rule olmoe[] = {
 	HEAD_DIM, BIAS_KEYS, TRAIN_KEYS, { "num_experts", U32, "expert_count" }, { "num_experts_per_tok", U32, "expert_used_count" },
-	CODE_("norm_topk_prob"), OFF_("clip_qkv"), END_,
+	CODE_("norm_topk_prob"), UNSET_("clip_qkv"), END_,
 };
 #define DEEPSEEK { "q_lora_rank", U32_OR_NULL, "attention.q_lora_rank" }, { "kv_lora_rank", U32, "attention.kv_lora_rank" }, \
 	CODE_("qk_nope_head_dim"), { "qk_rope_head_dim", U32, "rope.dimension_count" }, { "v_head_dim", U32, "attention.value_length" }, \
@@ -203,6 +209,15 @@ static int get_bool(struct reader *r, const json_t *object, const char *key, boo
 	return is_null(b) || json_is_boolean(b) ? 0 : fail(r, -EBADMSG, "key %s is not a boolean", key);
 }
 
+/* NULL where it is null or absent. */
+static int get_str(struct reader *r, const json_t *object, const char *key, const char **v)
+{
+	const json_t *s = json_object_get(object, key);
+
+	*v = json_string_value(s);
+	return is_null(s) || *v ? 0 : fail(r, -EBADMSG, "key %s is not a string", key);
+}
+
 /* "{arch}.{name}"; all names are literals of this file. */
 #define KEY_MAX 96
 static const char *to_key(const struct reader *r, const char *name, char buf[KEY_MAX])
@@ -251,8 +266,21 @@ static const struct rule *find_rule(const struct rule *rules, const char *key)
 
 static bool is_off(const json_t *v)
 {
-	return is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0) ||
-	       (json_is_array(v) && !json_array_size(v)) || (json_is_object(v) && !json_object_size(v));
+	return is_null(v) || json_is_false(v) || (json_is_number(v) && json_number_value(v) == 0);
+}
+
+/* What must not be set is set, or is not even of the kind that it should be. */
+static int must_be_off(struct reader *r, const struct rule *rule, const json_t *v)
+{
+	if (is_null(v) || (rule->act == OFF && is_off(v)))
+		return 0;
+	if (rule->act == OFF_LIST && !json_is_array(v))
+		return fail(r, -EBADMSG, "key %s is not a list", rule->key);
+	if (rule->act == OFF_MAP && !json_is_object(v))
+		return fail(r, -EBADMSG, "key %s is not an object", rule->key);
+	if ((rule->act == OFF_LIST && !json_array_size(v)) || (rule->act == OFF_MAP && !json_object_size(v)))
+		return 0;
+	return fail(r, -EPROTONOSUPPORT, "key %s is set, which is not supported", rule->key);
 }
 
 static int apply(struct reader *r, const struct rule *rule, const json_t *v)
@@ -267,7 +295,10 @@ static int apply(struct reader *r, const struct rule *rule, const json_t *v)
 	case CODE:
 		return 0;
 	case OFF:
-		return is_off(v) ? 0 : fail(r, -EPROTONOSUPPORT, "key %s is set, which is not supported", rule->key);
+	case OFF_LIST:
+	case OFF_MAP:
+	case UNSET:
+		return must_be_off(r, rule, v);
 	case U32_OR_NULL:
 		if (is_null(v))
 			return 0;
@@ -325,11 +356,13 @@ static int read_sizes(struct reader *r)
 {
 	const bool mla = r->type->kind == MLA_V2 || r->type->kind == MLA_V3;
 	uint32_t kv_heads, head_dim = 0, hidden, rope, nope;
-	const char *act = json_string_value(get(r, "hidden_act"));
+	const char *act;
 	double partial;
 	int ret;
 
-	ret = get_u32(r, r->root, "num_hidden_layers", 1, -1, &r->out->layers);
+	ret = get_str(r, r->root, "hidden_act", &act);
+	if (!ret)
+		ret = get_u32(r, r->root, "num_hidden_layers", 1, -1, &r->out->layers);
 	if (!ret)
 		ret = get_u32(r, r->root, "vocab_size", 1, -1, &r->out->vocab);
 	if (!ret)
@@ -508,6 +541,7 @@ static int read_linear(struct reader *r, const json_t *s)
 
 static int read_rope(struct reader *r)
 {
+	static const char *const plain[] = { "rope_type", "type", "rope_theta", NULL };
 	const json_t *s = get(r, "rope_parameters"), *old = get(r, "rope_scaling");
 	const char *type, *other;
 	double theta;
@@ -518,20 +552,25 @@ static int read_rope(struct reader *r)
 	else if (!is_null(old))
 		return fail(r, -EPROTONOSUPPORT, "there are both rope_parameters and rope_scaling");
 	if (!is_null(s) && !json_is_object(s))
-		return fail(r, -EBADMSG, "key rope_scaling is not an object");
+		return fail(r, -EBADMSG, "key %s is not an object", s == old ? "rope_scaling" : "rope_parameters");
 	ret = get_f32(r, r->root, "rope_theta", 0, &theta);
 	if (!ret && theta == 0)
 		ret = get_f32(r, s, "rope_theta", 10000, &theta);
 	if (ret)
 		return ret;
 	put_f32(r, "rope.freq_base", theta);
-	type = json_string_value(json_object_get(s, "rope_type"));
-	other = json_string_value(json_object_get(s, "type"));
+	ret = get_str(r, s, "rope_type", &type);
+	if (!ret)
+		ret = get_str(r, s, "type", &other);
+	if (ret)
+		return ret;
 	if (type && other && strcmp(type, other))
 		return fail(r, -EBADMSG, "key rope_scaling.rope_type is \"%.40s\" and type \"%.40s\"", type, other);
 	type = type ? type : other;
-	if (is_null(s) || (type && !strcmp(type, "default")) || (!type && s != old))
+	if (is_null(s))
 		return 0;
+	if ((type && !strcmp(type, "default")) || (!type && s != old))
+		return only_keys(r, s, plain);
 	if (type && !strcmp(type, "linear"))
 		return read_linear(r, s);
 	if (type && !strcmp(type, "yarn"))
@@ -619,13 +658,17 @@ static int must_be(struct reader *r, const char *key, uint32_t one)
 
 static int read_deepseek(struct reader *r)
 {
-	const char *method = json_string_value(get(r, "topk_method")), *score = json_string_value(get(r, "scoring_func"));
+	const char *method, *score;
 	const bool v3 = r->type->kind == MLA_V3;
 	uint32_t groups, used;
 	bool norm, interleave;
 	int ret;
 
-	ret = get_u32(r, r->root, "n_group", 1, 1, &groups);
+	ret = get_str(r, r->root, "topk_method", &method);
+	if (!ret)
+		ret = get_str(r, r->root, "scoring_func", &score);
+	if (!ret)
+		ret = get_u32(r, r->root, "n_group", 1, 1, &groups);
 	if (!ret)
 		ret = get_u32(r, r->root, "topk_group", 1, 1, &used);
 	if (!ret)
@@ -705,7 +748,7 @@ static int find_type(struct reader *r)
 	size_t i, at = 0;
 
 	if (!name)
-		return fail(r, -EBADMSG, "key model_type is missing");
+		return fail(r, -EBADMSG, "key model_type is missing, or not a string");
 	for (i = 0; i < NR(types); i++) {
 		if (!strcmp(types[i].name, name)) {
 			r->type = &types[i];
@@ -717,6 +760,11 @@ static int find_type(struct reader *r)
 	return fail(r, -EPROTONOSUPPORT, "model_type \"%.40s\" is not known here; known: %s", name, known);
 }
 
+static bool is_empty(const json_t *v)
+{
+	return is_null(v) || (json_is_object(v) && !json_object_size(v));
+}
+
 static int read_all(struct reader *r)
 {
 	const json_t *bos = get(r, "bos_token_id");
@@ -724,10 +772,12 @@ static int read_all(struct reader *r)
 
 	if (ret)
 		return ret;
-	if (!is_off(get(r, "quantization_config")) || !is_off(get(r, "compression_config")))
+	if (!is_empty(get(r, "quantization_config")) || !is_empty(get(r, "compression_config")))
 		return fail(r, -EPROTONOSUPPORT, "key quantization_config: weights that are quantised in this way are not supported; use F32, F16 or BF16");
 	sits_meta_str(r->meta, "general.architecture", r->type->arch, strlen(r->type->arch));
 	sits_meta_str(r->meta, "general.name", r->type->name, strlen(r->type->name));
+	if (!is_null(bos) && !json_is_integer(bos))
+		return fail(r, -EBADMSG, "key bos_token_id is not a token");
 	r->out->bos = json_is_integer(bos) && json_integer_value(bos) >= 0 ? json_integer_value(bos) : -1;
 	ret = sits_hf_end_tokens(r->root, FILE_NAME, r->out, r->diag);
 	if (!ret)

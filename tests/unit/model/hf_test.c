@@ -396,6 +396,63 @@ static void what_a_type_does_not_do_is_refused(void **state)
 	type_refused(__LINE__, "deepseek_v3", "\"kv_lora_rank\":32", "is missing");
 }
 
+/* A value of the wrong kind is no way to say nothing. */
+static void what_is_of_the_wrong_type_is_refused(void **state)
+{
+	static const char *const no_list[] = { "0", "false", "{}", "\"\"" }, *const no_map[] = { "0", "false", "[]", "{\"0\":[1]}" };
+	static const char *const no_str[] = { "0", "false", "[]", "{}" };
+	char keys[512];
+	size_t i;
+
+	for (i = 0; i < 4; i++) {
+		snprintf(keys, sizeof(keys), QWEN3_KEYS ",\"mlp_only_layers\":%s", no_list[i]);
+		type_refused(__LINE__, "qwen3_moe", keys, "key mlp_only_layers is not a list");
+		snprintf(keys, sizeof(keys), "\"layer_types\":%s", no_list[i]);
+		type_refused(__LINE__, "qwen2", keys, "key layer_types has not one entry");
+		snprintf(keys, sizeof(keys), "\"eos_token_id\":%s", i ? no_list[i] : "1.5");
+		type_refused(__LINE__, "llama", keys, "key eos_token_id is not a token");
+		snprintf(keys, sizeof(keys), "\"bos_token_id\":%s", i ? no_list[i] : "[1]");
+		type_refused(__LINE__, "llama", keys, "key bos_token_id is not a token");
+		snprintf(keys, sizeof(keys), "\"pruned_heads\":%s", no_map[i]);
+		type_refused(__LINE__, "llama", keys, "key pruned_heads is ");
+		snprintf(keys, sizeof(keys), "\"quantization_config\":%s", no_map[i]);
+		type_refused(__LINE__, "llama", keys, "key quantization_config");
+		snprintf(keys, sizeof(keys), "\"rope_parameters\":{\"rope_type\":%s}", no_str[i]);
+		type_refused(__LINE__, "llama", keys, "key rope_type is not a string");
+		snprintf(keys, sizeof(keys), "\"rope_scaling\":{\"type\":%s,\"factor\":2}", no_str[i]);
+		type_refused(__LINE__, "llama", keys, "key type is not a string");
+		snprintf(keys, sizeof(keys), V2_KEYS ",\"topk_method\":%s", no_str[i]);
+		type_refused(__LINE__, "deepseek_v2", keys, "key topk_method is not a string");
+		snprintf(keys, sizeof(keys), V2_KEYS ",\"scoring_func\":%s", no_str[i]);
+		type_refused(__LINE__, "deepseek_v3", keys, "key scoring_func is not a string");
+	}
+	for (i = 0; i < 3; i++) {
+		snprintf(keys, sizeof(keys), "\"num_experts\":8,\"num_experts_per_tok\":2,\"clip_qkv\":%s", no_list[i]);
+		type_refused(__LINE__, "olmoe", keys, "clip_qkv is set");	/* 0 would clip all of it */
+	}
+	type_refused(__LINE__, "llama", "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}",
+		     "rope_scaling.partial_rotary_factor is not known");
+	type_refused(__LINE__, "llama", "\"rope_scaling\":[]", "key rope_scaling is not an object");
+	type_refused(__LINE__, "llama", "\"rope_parameters\":[]", "key rope_parameters is not an object");
+}
+
+static void what_says_nothing_is_taken(void **state)
+{
+	struct sits_hf_config c;
+	struct sits_diag diag;
+	struct sits_gguf *g;
+	uint8_t *image;
+
+	assert_int_equal(read_config("llama", "\"pruned_heads\":{},\"quantization_config\":null,\"rope_scaling\":null,\"use_mrope\":false,"
+				     "\"cross_attention_hidden_size\":null,\"bos_token_id\":null,\"eos_token_id\":[],"
+				     "\"rope_parameters\":{\"rope_theta\":10000}", &c, &g, &image, &diag), 0);
+	drop_config(&c, g, image);
+	assert_int_equal(read_config("qwen3_moe", QWEN3_KEYS ",\"mlp_only_layers\":[],\"layer_types\":null", &c, &g, &image, &diag), 0);
+	drop_config(&c, g, image);
+	assert_int_equal(read_config("olmoe", "\"num_experts\":8,\"num_experts_per_tok\":2,\"clip_qkv\":null", &c, &g, &image, &diag), 0);
+	drop_config(&c, g, image);
+}
+
 static void is_u32(const struct sits_gguf *g, const char *key, uint64_t want)
 {
 	uint64_t v = 0;
@@ -480,6 +537,8 @@ int main(void)
 		cmocka_unit_test(tensors_are_mapped_or_named),
 		cmocka_unit_test(every_key_of_the_configuration_counts),
 		cmocka_unit_test(what_a_type_does_not_do_is_refused),
+		cmocka_unit_test(what_is_of_the_wrong_type_is_refused),
+		cmocka_unit_test(what_says_nothing_is_taken),
 		cmocka_unit_test(keys_become_those_of_a_gguf),
 	};
 
