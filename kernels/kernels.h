@@ -100,6 +100,16 @@ struct sits_matmul_group {
  */
 #define SITS_KV_PAGE_TOKENS 32
 
+/*
+ * In a page's part of a layer each key/value head has a cell: its keys and values, and their scales. All cells of a
+ * layer are alike, so a head's tokens may lie in any of them. A block table of one head (struct sits_attn_seq) names
+ * page and cell as
+ *
+ *	page * G + cell
+ *
+ * so page * G + g for head g is where kv_store() writes.
+ */
+
 /* In a block table: no page here. Nobody attends to its positions. */
 #define SITS_KV_ABSENT UINT32_MAX
 
@@ -126,11 +136,11 @@ struct sits_kv_shape {
 
 /* Rows of one sequence in an attention call. */
 struct sits_attn_seq {
-	const uint32_t *pages;	/* block table: page numbers in order, or SITS_KV_ABSENT */
+	const uint32_t *pages;	/* block table: page numbers in order (cells, where heads have their own), or SITS_KV_ABSENT */
 	size_t row0;		/* first row of q and y that belongs to it */
 	size_t nr;		/* rows, >= 1 */
 	size_t pos0;		/* position of the first row; row i is at pos0 + i */
-	size_t head_stride;	/* 0: all heads share pages; else head g's block table is pages + g * head_stride */
+	size_t head_stride;	/* 0: all heads share pages; else head g's block table, of cells, is pages + g * head_stride */
 };
 
 /**
@@ -261,6 +271,8 @@ struct sits_backend {
 	/* Write one token's k ([G][Dk] f32) and v ([G][Dv]; not looked at where v_in_k) into slot [0, P) of a
 	 * page's layer part. */
 	void (*kv_store)(const struct sits_kv_shape *s, void *layer, size_t slot, const float *k, const float *v);
+	/* All tokens of cell [0, G) of a page's layer part into a cell of another page, or another cell of the same. */
+	void (*kv_copy)(const struct sits_kv_shape *s, void *to, size_t to_cell, const void *from, size_t from_cell);
 	/* Number of independent tasks of an attention call, and the run of tasks [t0, t1), each task once.
 	 * scratch: attn_scratch_bytes(a) of the calling thread's own, 64-byte aligned. */
 	size_t (*attn_tasks)(const struct sits_attn *a);

@@ -75,6 +75,20 @@ void sits_ref_kv_store(const struct sits_kv_shape *s, void *layer, size_t slot, 
 	}
 }
 
+void sits_ref_kv_copy(const struct sits_kv_shape *s, void *to, size_t to_cell, const void *from, size_t from_cell)
+{
+	const size_t k = P * s->Dk * elem_bytes(s), v = s->v_in_k ? 0 : P * s->Dv * elem_bytes(s);
+	const size_t scales = s->kind == SITS_KV_I8 ? P * sizeof(float) : 0, v_scales = s->v_in_k ? 0 : scales;
+	const struct layout l = layout_of(s);
+	const uint8_t *src = from;
+	uint8_t *dst = to;
+
+	memcpy(dst + to_cell * k, src + from_cell * k, k);
+	memcpy(dst + l.v + to_cell * v, src + l.v + from_cell * v, v);
+	memcpy(dst + l.k_scale + to_cell * scales, src + l.k_scale + from_cell * scales, scales);
+	memcpy(dst + l.v_scale + to_cell * v_scales, src + l.v_scale + from_cell * v_scales, v_scales);
+}
+
 static double load(const struct sits_kv_shape *s, const void *elems, const void *scales, size_t at, size_t D, size_t d)
 {
 	if (s->kind == SITS_KV_F32)
@@ -111,12 +125,19 @@ size_t sits_ref_attn_work_bytes(const struct sits_attn *a)
 	return 0;
 }
 
-/* This layer's part of the page that holds position pos for head g, or NULL where it is absent. */
-static const uint8_t *part_at(const struct sits_attn *a, const struct sits_attn_seq *s, size_t g, size_t pos)
+/* This layer's part of the page that holds position pos for head g, and its cell there; NULL where it is absent. */
+static const uint8_t *part_at(const struct sits_attn *a, const struct sits_attn_seq *s, size_t g, size_t pos, size_t *cell)
 {
-	uint32_t page = s->pages[g * s->head_stride + pos / P];
+	uint32_t entry = s->pages[g * s->head_stride + pos / P], page = entry;
 
-	return page == SITS_KV_ABSENT ? NULL : (const uint8_t *)a->kv + page * a->page_bytes + a->layer_off;
+	if (entry == SITS_KV_ABSENT)
+		return NULL;
+	*cell = g;
+	if (s->head_stride) {
+		page = entry / a->shape.G;
+		*cell = entry % a->shape.G;
+	}
+	return (const uint8_t *)a->kv + page * a->page_bytes + a->layer_off;
 }
 
 static double score(const struct sits_attn *a, const uint8_t *part, size_t at, const float *q)
@@ -146,20 +167,21 @@ static void attend(const struct sits_attn *a, const struct sits_attn_seq *s, siz
 	size_t Dk = a->shape.Dk, Dv = a->shape.Dv, len = s->pos0 + i + 1, g = h / (a->H / a->shape.G);
 	size_t from = a->window && a->window < len ? len - a->window : 0, seen = 0, row = (s->row0 + i) * a->H + h;
 	double *p = scratch, *sum = scratch + len, top = -INFINITY, total = 0, ps = 0;
+	size_t cell;
 
 	for (size_t j = from; j < len; j++) {
-		const uint8_t *part = part_at(a, s, g, j);
+		const uint8_t *part = part_at(a, s, g, j, &cell);
 
 		if (!part)
 			continue;
-		p[j] = score(a, part, g * P + j % P, a->q + row * Dk);
+		p[j] = score(a, part, cell * P + j % P, a->q + row * Dk);
 		top = p[j] > top || !seen ? p[j] : top;
 		seen++;
 	}
 	for (size_t d = 0; d < Dv; d++)
 		sum[d] = 0;
 	for (size_t j = from; j < len; j++) {
-		const uint8_t *part = part_at(a, s, g, j);
+		const uint8_t *part = part_at(a, s, g, j, &cell);
 		double e;
 
 		if (!part)
@@ -173,7 +195,7 @@ static void attend(const struct sits_attn *a, const struct sits_attn_seq *s, siz
 			sits_dropout_factors(a->dropout, j / 4 * 4, len - 1, (size_t)(s - a->seq) * a->H + h, f);
 			e *= (double)f[j % 4];
 		}
-		add_value(a, part, g * P + j % P, e, sum);
+		add_value(a, part, cell * P + j % P, e, sum);
 	}
 	for (size_t d = 0; d < Dv; d++)
 		a->y[row * Dv + d] = seen ? (float)(sum[d] / total) : 0;

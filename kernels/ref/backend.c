@@ -32,6 +32,7 @@ const struct sits_backend sits_backend_ref = {
 	.topk = sits_ref_topk,
 	.kv_layer_bytes = sits_ref_kv_layer_bytes,
 	.kv_store = sits_ref_kv_store,
+	.kv_copy = sits_ref_kv_copy,
 	.attn_tasks = sits_ref_attn_tasks,
 	.attn_scratch_bytes = sits_ref_attn_scratch_bytes,
 	.attn_work_bytes = sits_ref_attn_work_bytes,

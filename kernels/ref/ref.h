@@ -33,6 +33,7 @@ size_t sits_ref_topk(const float *x, size_t n, size_t k, uint32_t *id);
 
 size_t sits_ref_kv_layer_bytes(const struct sits_kv_shape *s);
 void sits_ref_kv_store(const struct sits_kv_shape *s, void *layer, size_t slot, const float *k, const float *v);
+void sits_ref_kv_copy(const struct sits_kv_shape *s, void *to, size_t to_cell, const void *from, size_t from_cell);
 size_t sits_ref_attn_tasks(const struct sits_attn *a);
 size_t sits_ref_attn_scratch_bytes(const struct sits_attn *a);
 size_t sits_ref_attn_work_bytes(const struct sits_attn *a);

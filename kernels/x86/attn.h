@@ -440,14 +440,20 @@ static void drop(const struct sits_attn_dropout *d, struct arow *r, size_t base)
 	}
 }
 
-/* The page of position pos for the task's head. Return: false: absent. */
+/* The page, and the cell in it, of position pos for the task's head. Return: false: absent. */
 static bool find_head(const struct task *t, size_t pos, struct head *h)
 {
+	const struct sits_attn *a = t->a;
 	uint32_t page = t->pages[pos / P];
+	size_t cell = t->g;
 
 	if (page == SITS_KV_ABSENT)
 		return false;
-	*h = head_at(&t->a->shape, (const uint8_t *)t->a->kv + page * t->a->page_bytes + t->a->layer_off, t->g);
+	if (t->seq->head_stride) {
+		cell = page % a->shape.G;
+		page /= a->shape.G;
+	}
+	*h = head_at(&a->shape, (const uint8_t *)a->kv + page * a->page_bytes + a->layer_off, cell);
 	return true;
 }
 

@@ -152,4 +152,23 @@ void ISA(kv_store)(const struct sits_kv_shape *s, void *layer, size_t slot, cons
 		store_value(s, part + g * v_head_bytes(s), slot, v + g * s->Dv, scales + (s->G + g) * P);
 }
 
+void ISA(kv_copy)(const struct sits_kv_shape *s, void *to, size_t to_cell, const void *from, size_t from_cell)
+{
+	const size_t k = k_head_bytes(s), v = v_head_bytes(s), scales = P * sizeof(float);
+	const uint8_t *src = from;
+	uint8_t *dst = to;
+
+	memcpy(dst + to_cell * k, src + from_cell * k, k);
+	src += s->G * k;
+	dst += s->G * k;
+	memcpy(dst + to_cell * v, src + from_cell * v, v);
+	src += s->G * v;
+	dst += s->G * v;
+	if (s->kind != SITS_KV_I8)
+		return;
+	memcpy(dst + to_cell * scales, src + from_cell * scales, scales);
+	if (!s->v_in_k)
+		memcpy(dst + (s->G + to_cell) * scales, src + (s->G + from_cell) * scales, scales);
+}
+
 #endif

@@ -55,6 +55,7 @@ const struct sits_backend sits_backend_avx2 = {
 	.topk = sits_avx2_topk,
 	.kv_layer_bytes = sits_avx2_kv_layer_bytes,
 	.kv_store = sits_avx2_kv_store,
+	.kv_copy = sits_avx2_kv_copy,
 	.attn_tasks = sits_avx2_attn_tasks,
 	.attn_scratch_bytes = sits_avx2_attn_scratch_bytes,
 	.attn_work_bytes = sits_avx2_attn_work_bytes,

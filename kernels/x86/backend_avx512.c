@@ -72,6 +72,7 @@ static void matmul_grouped_bf16(const struct sits_matmul *mm, const struct sits_
 	.topk = sits_avx512_topk, \
 	.kv_layer_bytes = sits_avx512_kv_layer_bytes, \
 	.kv_store = sits_avx512_kv_store, \
+	.kv_copy = sits_avx512_kv_copy, \
 	.attn_tasks = sits_avx512_attn_tasks, \
 	.attn_scratch_bytes = sits_avx512_attn_scratch_bytes, \
 	.attn_work_bytes = sits_avx512_attn_work_bytes, \

@@ -33,6 +33,8 @@
 	size_t sits_##isa##_kv_layer_bytes(const struct sits_kv_shape *s);			\
 	void sits_##isa##_kv_store(const struct sits_kv_shape *s, void *layer, size_t slot,	\
 				   const float *k, const float *v);				\
+	void sits_##isa##_kv_copy(const struct sits_kv_shape *s, void *to, size_t to_cell,	\
+				  const void *from, size_t from_cell);				\
 	size_t sits_##isa##_attn_tasks(const struct sits_attn *a);				\
 	size_t sits_##isa##_attn_scratch_bytes(const struct sits_attn *a);			\
 	size_t sits_##isa##_attn_work_bytes(const struct sits_attn *a);				\

@@ -491,8 +491,10 @@ static void own_tables(const struct sits_backend *b)
 	one = p.pages[0];
 	shared = run(&p, zero, p.len, false);
 	table = xalloc(16 * sizeof(*table));
-	for (size_t i = 0; i < 4; i++)
-		table[i] = table[8 + i] = one[i];
+	for (size_t i = 0; i < 4; i++) {
+		table[i] = one[i] * 2;
+		table[8 + i] = one[i] * 2 + 1;
+	}
 	p.pages[0] = table;
 	p.head_stride = 8;
 	own = run(&p, zero, p.len, false);
@@ -513,6 +515,96 @@ static void own_tables(const struct sits_backend *b)
 static void heads_may_have_tables_of_their_own(void **state)
 {
 	each_backend(own_tables);
+}
+
+#define STRIDE 16	/* of heads' tables below */
+
+/* Cells of a sequence's pages and of as many behind them: their table as it is stored, or in the reverse order behind. */
+static void cell_table(const struct pool *p, uint32_t *table, size_t pages, bool reversed)
+{
+	size_t G = p->shape.G;
+
+	for (size_t g = 0; g < G; g++)
+		for (size_t i = 0; i < pages; i++)
+			table[g * STRIDE + i] = (uint32_t)(reversed ? 2 * pages * G - 1 - i * G - g : i * G + g);
+}
+
+/* Each cell is copied to where the reversed table has it, and what it was is void. */
+static void scatter(struct pool *p, const uint32_t *from, const uint32_t *to, size_t pages)
+{
+	size_t G = p->shape.G;
+	uint8_t *base = p->kv + LAYER_OFF;
+
+	for (size_t g = 0; g < G; g++)
+		for (size_t i = g * STRIDE; i < g * STRIDE + pages; i++)
+			p->b->kv_copy(&p->shape, base + to[i] / G * p->page_bytes, to[i] % G,
+				      base + from[i] / G * p->page_bytes, from[i] % G);
+	memset(p->kv, 0xff, pages * p->page_bytes);
+	for (size_t i = pages; i < 2 * pages; i++)	/* the layer before stays */
+		for (size_t j = 0; j < LAYER_OFF; j++)
+			assert_int_equal(p->kv[i * p->page_bytes + j], 0xff);
+}
+
+/* Head g lacks page i. */
+static void take_away(const struct pool *p, uint32_t *table, size_t pages)
+{
+	for (size_t g = 0; g < p->shape.G; g++)
+		for (size_t i = 0; i < pages; i++)
+			if ((i * 3 + g) % 4 == 1)
+				table[g * STRIDE + i] = SITS_KV_ABSENT;
+}
+
+static void cells(const struct sits_backend *b)
+{
+	static const struct shape kinds[] = {
+		{ 6, 2, 64, 64, { 170 }, 0, SITS_KV_F16, false }, { 9, 3, 64, 48, { 200 }, 70, SITS_KV_F16, false },
+		{ 6, 3, 32, 48, { 170 }, 0, SITS_KV_I8, false }, { 4, 4, 16, 16, { 200 }, 0, SITS_KV_F32, false },
+		{ 6, 1, 64, 48, { 200 }, 0, SITS_KV_F16, true }, { 3, 1, 80, 64, { 150 }, 0, SITS_KV_I8, true },
+	};
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		size_t pages = (kinds[i].len[0] + PAGE - 1) / PAGE, n = kinds[i].len[0] * kinds[i].H * kinds[i].Dv;
+		uint32_t plain[4 * STRIDE], moved[4 * STRIDE], *one;
+		float *want, *whole, *y;
+		struct pool p;
+
+		pool_init(&p, &kinds[i]);
+		p.nr_pages *= 2;
+		cell_table(&p, plain, pages, false);
+		cell_table(&p, moved, pages, true);
+		one = p.pages[0];
+		pool_store(&p, b);
+		whole = run(&p, zero, p.len, false);
+		p.head_stride = STRIDE;
+		p.pages[0] = plain;
+		y = run(&p, zero, p.len, true);
+		assert_true(same_bits(whole, y, n));
+		free(y);
+		scatter(&p, plain, moved, pages);
+		p.pages[0] = moved;
+		y = run(&p, zero, p.len, true);
+		assert_true(same_bits(whole, y, n));
+		free(y);
+		take_away(&p, moved, pages);
+		y = run(&p, zero, p.len, true);
+		/* The reference, its cells where they were stored. */
+		p.pages[0] = one;
+		pool_store(&p, ref());
+		take_away(&p, plain, pages);
+		p.pages[0] = plain;
+		want = run(&p, zero, p.len, false);
+		check_close(&p, "with scattered cells: y", y, want, n);
+		p.pages[0] = one;
+		free(whole);
+		free(want);
+		free(y);
+		pool_fini(&p);
+	}
+}
+
+static void a_heads_tokens_may_lie_in_any_cell(void **state)
+{
+	each_backend(cells);
 }
 
 /*
@@ -654,6 +746,7 @@ int main(void)
 		cmocka_unit_test(a_row_that_sees_nothing_is_zero),
 		cmocka_unit_test(sharing_a_context_changes_no_bit),
 		cmocka_unit_test(heads_may_have_tables_of_their_own),
+		cmocka_unit_test(a_heads_tokens_may_lie_in_any_cell),
 		cmocka_unit_test(results_are_those_of_the_definition),
 		cmocka_unit_test(bytes_reach_from_zero_to_the_largest),
 		cmocka_unit_test(softmax_is_stable),

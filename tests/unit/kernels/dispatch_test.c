@@ -15,7 +15,7 @@ static void names_are_unique_and_tables_complete(void **state)
 		}
 		assert_true(b->usable && b->dequant && b->act_row_bytes && b->act_prepare && b->act_class && b->matmul &&
 			    b->matmul_grouped);
-		assert_true(b->rmsnorm && b->rope && b->silu_mul && b->add && b->kv_layer_bytes && b->kv_store);
+		assert_true(b->rmsnorm && b->rope && b->silu_mul && b->add && b->kv_layer_bytes && b->kv_store && b->kv_copy);
 		assert_true(b->attn_tasks && b->attn_scratch_bytes && b->attn_work_bytes && b->attn);
 		assert_true(b->add_rmsnorm_prepare && b->silu_mul_prepare && b->rope_store && b->softmax_rmsnorm && b->topk);
 	}
