@@ -2,10 +2,11 @@
 /*
  * sits/dcu.h - compute kernels with a plain C ABI, for use outside of the engine: libsits-kernels.
  *
- * They run on the caller's thread, on the best instruction set of the machine (SITS_FORCE_ISA names another:
- * ref, avx2, avx512). Any number of threads may call at the same time. Tensors are dense f32, row-major, borrowed
- * until return. Nothing is printed; input is never changed. A processor that is not the CPU will be behind the same
- * symbols.
+ * They run on the caller's thread, on the best instruction set of the machine, or on the one that the environment variable
+ * SITS_FORCE_ISA names: ref, avx2, avx512 or avx512bf16. It is read at each call; empty is as good as unset, and where it names one that
+ * is not known, or not usable on this machine, every call that has something to do returns -EINVAL: none is taken in its
+ * place. Any number of threads may call at the same time. Tensors are dense f32, row-major, borrowed until return. Nothing is
+ * printed; input is never changed. A processor that is not the CPU will be behind the same symbols.
  */
 #ifndef SITS_DCU_H
 #define SITS_DCU_H
@@ -36,7 +37,8 @@ extern "C" {
  * Dropout draws from Philox4x32-10, see dcu_flash_attn3_seed(): weight (b, h, i, j) is dropped where word j % 4 of
  * counter { j / 4, i, b * num_heads + h, call }, key { seed, seed >> 32 }, is less than dropout_p * 2^32.
  *
- * Return: 0; -EINVAL: a size is negative, dropout_p is not within 0 .. 1, a pointer is NULL or o overlaps an input;
+ * Return: 0; -EINVAL: a size is negative, dropout_p is not within 0 .. 1, a pointer is NULL or o overlaps an input, or
+ * SITS_FORCE_ISA names what is not to be had here;
  * -EOVERFLOW: the tensors do not fit the address space; -ENOMEM.
  * Source: Dao et al. 2022, algorithm 1; Shah et al. 2024 (FlashAttention-3) has the name.
  */
@@ -61,7 +63,8 @@ SITS_DCU_API void dcu_flash_attn3_seed(uint64_t seed);
  * @eps: added to the mean square of the softmax, >= 0
  *
  * y[t][n] = p[n] * gain[n] / sqrt(mean over n of p[n]^2 + eps), where p is the softmax of row t of x w^T.
- * Return: 0; -EINVAL: a negative size, a NULL pointer, eps negative or NaN, y overlaps an input; -EOVERFLOW; -ENOMEM.
+ * Return: 0; -EINVAL: a negative size, a NULL pointer, eps negative or NaN, y overlaps an input, SITS_FORCE_ISA names what is
+ * not to be had here; -EOVERFLOW; -ENOMEM.
  */
 SITS_DCU_API int dcu_gemm_softmax_rmsnorm_forward(const float *x, const float *w, const float *gain, float *y, int rows,
 						  int in_features, int out_features, float eps);

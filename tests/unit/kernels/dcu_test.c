@@ -316,6 +316,26 @@ static void gemm_refuses_what_makes_no_sense(void **state)
 	assert_int_equal(dcu_gemm_softmax_rmsnorm_forward(NULL, NULL, NULL, NULL, 3, 3, 0, 0), 0);
 }
 
+static void an_unknown_instruction_set_is_refused_at_each_call(void **state)
+{
+	float a[16] = { 0 }, ones[16], o[16];
+
+	for (size_t i = 0; i < 16; i++)
+		ones[i] = o[i] = 1;
+	setenv("SITS_FORCE_ISA", "sse9", 1);
+	assert_int_equal(dcu_flash_attn3_forward(a, a, a, o, 1, 1, 1, 16, 0), -EINVAL);
+	assert_int_equal(dcu_gemm_softmax_rmsnorm_forward(a, a, NULL, o, 1, 1, 16, 1e-5f), -EINVAL);
+	assert_memory_equal(o, ones, sizeof(o));
+	assert_int_equal(dcu_flash_attn3_forward(a, a, a, o, 0, 1, 1, 16, 0), 0);
+	setenv("SITS_FORCE_ISA", "", 1);
+	assert_int_equal(dcu_flash_attn3_forward(a, a, ones, o, 1, 1, 1, 16, 0), 0);
+	assert_memory_equal(o, ones, sizeof(o));
+	unsetenv("SITS_FORCE_ISA");
+	assert_int_equal(dcu_gemm_softmax_rmsnorm_forward(a, a, NULL, o, 1, 1, 16, 0), 0);
+	for (size_t i = 0; i < 16; i++)
+		assert_true(fabsf(o[i] - 1) < 1e-5f);	/* all equal: as much as their rms */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -326,6 +346,7 @@ int main(void)
 		cmocka_unit_test(attention_refuses_what_makes_no_sense),
 		cmocka_unit_test(gemm_softmax_rmsnorm_is_the_definition),
 		cmocka_unit_test(gemm_refuses_what_makes_no_sense),
+		cmocka_unit_test(an_unknown_instruction_set_is_refused_at_each_call),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
