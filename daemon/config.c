@@ -125,6 +125,7 @@ static const struct key keys[] = {
 	KEY("engine", "prefix_cache", T_CHOICE, engine.prefix_cache, "user", .words = prefix_words),
 	KEY("engine", "speculation", T_CHOICE, engine.speculation, "lookup", .words = speculation_words),
 	KEY("engine", "draft_tokens", T_NUMBER, engine.draft_tokens, "8", RANGE(1, 64), .unit = "tokens"),
+	KEY("engine", "moe_temperature", T_NUMBER, engine.moe_temperature, "100", RANGE(1, 10000), .unit = "percent"),
 	KEY("engine", "moe_capacity", T_NUMBER, engine.moe_capacity, "0", RANGE(0, 100000), .unit = "percent"),
 	KEY("engine", "moe_balance", T_NUMBER, engine.moe_balance, "0", RANGE(0, 1000000), .unit = "millionths"),
 	KEY("engine", "route_patterns", T_NUMBER, engine.route_patterns, "0", RANGE(0, 65536), .unit = "patterns"),

@@ -41,6 +41,7 @@ struct sits_config {
 	struct {
 		uint64_t threads, max_seqs, token_budget, context, kv_bytes, pin;
 		char *isa;
+		uint64_t moe_temperature;		/* percent of the model's own */
 		uint64_t moe_capacity, moe_balance;	/* percent of an even share; millionths of a score */
 		uint64_t route_patterns;
 		uint64_t kv_type;		/* enum sits_kv_kind */

@@ -442,6 +442,7 @@ static int start_engine(struct daemon *d, struct sits_diag *diag)
 			.isa = strcmp(c->engine.isa, "auto") ? c->engine.isa : NULL,
 			.kv_kind = (uint32_t)c->engine.kv_type, .speculation = (uint32_t)c->engine.speculation,
 			.draft_tokens = (uint32_t)c->engine.draft_tokens, .draft = d->draft.model,
+			.moe_temperature = (float)c->engine.moe_temperature / 100,
 			.moe_capacity = (float)c->engine.moe_capacity / 100,
 			.moe_balance = (float)c->engine.moe_balance / 1000000,
 			.route_patterns = (uint32_t)c->engine.route_patterns,

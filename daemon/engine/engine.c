@@ -117,11 +117,15 @@ static int create_moe(struct sits_engine *e, const struct sits_engine_opts *o, s
 	if (!(o->moe_capacity >= 0) || !(o->moe_balance >= 0) || isinf(o->moe_capacity) || isinf(o->moe_balance))
 		return sits_diag_fail(diag, -EINVAL, "engine: moe_capacity %g or moe_balance %g is not a number >= 0",
 				      (double)o->moe_capacity, (double)o->moe_balance);
+	if (!(o->moe_temperature >= 0) || isinf(o->moe_temperature))
+		return sits_diag_fail(diag, -EINVAL, "engine: moe_temperature %g is not a number > 0", (double)o->moe_temperature);
 	if (o->route_patterns > MAX_PATTERNS)
 		return sits_diag_fail(diag, -EINVAL, "engine: route_patterns %" PRIu32 " is more than %u",
 				      o->route_patterns, MAX_PATTERNS);
 	if (!s)
 		return 0;
+	if (o->moe_temperature > 0)
+		sits_graph_set_route_temperature(e->graph, o->moe_temperature);
 	s->capacity = o->moe_capacity;
 	s->balance = o->moe_balance;
 	if (!o->route_patterns)

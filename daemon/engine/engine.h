@@ -37,6 +37,8 @@ enum sits_speculation { SITS_SPEC_OFF, SITS_SPEC_LOOKUP, SITS_SPEC_DRAFT };
  * @kv_limit: bytes of KV pages that the requests of a class may hold together, by SITS_CLASS_*; 0: no limit
  * @speculation: enum sits_speculation; no answer depends on it
  * @draft_tokens: most tokens guessed for a request in one step (default 8)
+ * @moe_temperature: what the routers' logits are divided by before they become scores (default 1, as models are trained). Above 1
+ *	the weights of a token's experts are more even, below 1 less; where a bias has a say, the choice changes too
  * @moe_capacity: @moe_balance: of experts, see moe_stats.h; 0: off. Either makes answers depend on other requests
  * @route_patterns: of requests, whose routes to experts are remembered to have those in memory; 0: none. No answer depends
  *	on it
@@ -53,7 +55,7 @@ struct sits_engine_opts {
 	uint32_t kv_kind;
 	uint64_t kv_limit[3];
 	uint32_t speculation, draft_tokens;
-	float moe_capacity, moe_balance;
+	float moe_temperature, moe_capacity, moe_balance;
 	uint32_t route_patterns;
 	const struct sits_model *draft;
 };

@@ -77,6 +77,10 @@ size_t sits_graph_page_bytes(const struct sits_model *m, const struct sits_backe
  * nothing is said. Context: before the first run. */
 void sits_graph_set_kv_kind(struct sits_graph *g, uint32_t kind);
 
+/** sits_graph_set_route_temperature() - What the routers' logits are divided by, > 0; 1, as models are trained, if nothing is
+ * said. A dense model has no use for it. Context: between runs. */
+void sits_graph_set_route_temperature(struct sits_graph *g, float temperature);
+
 /** sits_graph_moe() - Options and statistics of the experts; NULL in a dense model. Context: between runs. */
 struct sits_moe_stats *sits_graph_moe(struct sits_graph *g);
 

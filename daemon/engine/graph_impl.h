@@ -74,6 +74,7 @@ struct moe_group {
 
 /* Routing of the layer under way; R = max_rows, k = experts used for each. */
 struct moe_run {
+	struct sits_route_rule rule;	/* the model's, but for the temperature */
 	float *logits, *gate;	/* [R][experts]; [R]: what the shared expert is multiplied by */
 	uint32_t *expert;	/* [R][k] by row, rank in a row */
 	float *weight;

@@ -54,8 +54,8 @@ static const float *selection_bias(const struct sits_graph *g, float *sum)
 
 static void choose_rows(struct sits_graph *g, size_t r0, size_t r1)
 {
-	const struct sits_route_rule *rule = &g->m->hp.route;
 	struct moe_run *mo = &g->moe;
+	const struct sits_route_rule *rule = &mo->rule;
 	float sum[SITS_ROUTE_MAX_EXPERTS];
 	const float *bias = selection_bias(g, sum);
 	size_t r;
@@ -319,6 +319,7 @@ int sits_moe_init(struct sits_graph *g)
 	const struct sits_route_rule *r = &g->m->hp.route;
 	struct moe_run *mo = &g->moe;
 
+	mo->rule = *r;
 	if (!r->experts)
 		return 0;
 	mo->group = calloc(r->experts, sizeof(*mo->group));
@@ -335,6 +336,11 @@ void sits_moe_fini(struct sits_graph *g)
 	free(g->moe.group);
 	free(g->moe.count);
 	sits_moe_stats_destroy(g->moe_stats);
+}
+
+void sits_graph_set_route_temperature(struct sits_graph *g, float temperature)
+{
+	g->moe.rule.temperature = temperature;
 }
 
 struct sits_moe_stats *sits_graph_moe(struct sits_graph *g)

@@ -403,6 +403,38 @@ static void balancing_moves_rows_off_loaded_experts(void **state)
 	drop_fix(again);
 }
 
+/* All experts are used, so a weight p at temperature 1 is p^(1/t) of their sum at t. Layer 0 reads the same in both. */
+static void a_temperature_is_what_the_definition_says(void **state)
+{
+	const struct tiny_opts o = { .arch = "olmoe", .experts = 6, .used = 6, .layers = 2 };
+	static const float temperature[] = { 0.25f, 0.9f, 2, 50 };
+	struct fix *plain = new_fix(o, sits_backend_get(NULL), 2), *f = new_fix(o, sits_backend_get(NULL), 2);
+	double want[6], sum;
+	int32_t prompt[40];
+	size_t i, j, k;
+
+	make_prompt(prompt, 40, 9);
+	pass_one(plain, prompt, 40, true);
+	for (k = 0; k < sizeof(temperature) / sizeof(temperature[0]); k++) {
+		sits_graph_set_route_temperature(f->g, temperature[k]);
+		pass_one(f, prompt, 40, true);
+		for (i = 0; i < 40; i++) {
+			for (j = 0, sum = 0; j < 6; j++)
+				sum += want[j] = pow((double)plain->route[i].weight[j], 1 / (double)temperature[k]);
+			for (j = 0; j < 6; j++) {
+				assert_int_equal(f->route[i].expert[j], plain->route[i].expert[j]);
+				assert_true(fabs((double)f->route[i].weight[j] - want[j] / sum) < 2e-6 * want[j] / sum);
+			}
+		}
+		assert_memory_not_equal(f->logits, plain->logits, 40 * sizeof(f->logits[0]));
+	}
+	sits_graph_set_route_temperature(f->g, 1);
+	pass_one(f, prompt, 40, false);
+	assert_memory_equal(f->logits, plain->logits, 40 * sizeof(f->logits[0]));
+	drop_fix(plain);
+	drop_fix(f);
+}
+
 /* ---- through the engine ---- */
 
 #define ANSWER 12
@@ -519,11 +551,35 @@ static void remembered_routes_are_counted_and_change_nothing(void **state)
 	free(image);
 }
 
+static void the_engine_hands_the_temperature_on(void **state)
+{
+	static struct run plain, one, two;
+	struct sits_model *m;
+	size_t len;
+	void *image = tiny_model((struct tiny_opts){ .experts = 8, .used = 2, .expert_ff = 32, .seed = 6 }, &len);
+	int i;
+
+	assert_int_equal(sits_model_open(image, len, &m, NULL), 0);
+	run_engine(m, (struct sits_engine_opts){ .threads = 1 }, 0, &plain);
+	run_engine(m, (struct sits_engine_opts){ .threads = 1, .moe_temperature = 1 }, 0, &one);
+	run_engine(m, (struct sits_engine_opts){ .threads = 1, .moe_temperature = 2 }, 0, &two);
+	for (i = 0; i < 3; i++) {
+		assert_memory_equal(one.c[i].logits, plain.c[i].logits, ANSWER * TINY_VOCAB * sizeof(float));
+		assert_memory_not_equal(two.c[i].logits, plain.c[i].logits, TINY_VOCAB * sizeof(float));
+	}
+	end_run(&plain);
+	end_run(&one);
+	end_run(&two);
+	sits_model_close(m);
+	free(image);
+}
+
 static void options_out_of_range_are_refused(void **state)
 {
 	static const struct { struct sits_engine_opts o; const char *word; } cases[] = {
 		{ { .moe_capacity = -1 }, "moe_capacity" }, { { .moe_capacity = NAN }, "moe_capacity" },
-		{ { .moe_balance = INFINITY }, "moe_balance" }, { { .route_patterns = 1u << 31 }, "route_patterns" },
+		{ { .moe_temperature = -1 }, "moe_temperature" }, { { .moe_temperature = INFINITY }, "moe_temperature" },
+		{ { .moe_temperature = NAN }, "moe_temperature" }, { { .moe_balance = INFINITY }, "moe_balance" }, { { .route_patterns = 1u << 31 }, "route_patterns" },
 	};
 	struct sits_engine *e;
 	struct sits_model *m;
@@ -551,8 +607,10 @@ int main(void)
 		cmocka_unit_test(a_dense_model_has_no_experts_to_count),
 		cmocka_unit_test(a_capacity_drops_and_counts),
 		cmocka_unit_test(balancing_moves_rows_off_loaded_experts),
+		cmocka_unit_test(a_temperature_is_what_the_definition_says),
 		cmocka_unit_test(who_fetches_experts_is_not_pinned),
 		cmocka_unit_test(remembered_routes_are_counted_and_change_nothing),
+		cmocka_unit_test(the_engine_hands_the_temperature_on),
 		cmocka_unit_test(options_out_of_range_are_refused),
 	};
 

@@ -110,7 +110,7 @@ static void groups_by_maximum_and_by_two_largest(void **state)
 	check(&r, logits, NULL, (uint32_t[]){ 1, 6, 2 }, (double[]){ 0.9, 0.7, 0.6 });
 }
 
-/* Random rules: distinct experts of open groups, by descending score, and none better was left out. */
+/* Random rules and temperatures, against the definition: distinct experts, by descending score, and none better was left out. */
 static void choices_are_the_best_ones(void **state)
 {
 	float logits[MAXX], bias[MAXX], w[SITS_ROUTE_MAX_USED];
@@ -119,18 +119,23 @@ static void choices_are_the_best_ones(void **state)
 
 	for (again = 0; again < 500; again++) {
 		struct sits_route_rule r = { .score = rnd() % 2, .scale = 1, .temperature = 1, .renorm = rnd() % 2 };
-		double choice[MAXX], sum = 0, worst = INFINITY;
+		double choice[MAXX], sum = 0, worst = INFINITY, of[MAXX];
 		bool taken[MAXX] = { false };
 
+		if (again % 2)
+			r.temperature = expf(rnd_normal());
 		r.experts = 1 + rnd() % (again % 10 ? 64 : MAXX);
 		r.used = 1 + rnd() % (r.experts < SITS_ROUTE_MAX_USED ? r.experts : SITS_ROUTE_MAX_USED);
 		for (uint32_t i = 0; i < r.experts; i++) {
 			logits[i] = 3 * rnd_normal();
 			bias[i] = 0.1f * rnd_normal();
-			sum += exp((double)logits[i]);
+			of[i] = (double)logits[i] / (double)r.temperature;
+			sum += exp(of[i]);
 		}
-		for (uint32_t i = 0; i < r.experts; i++)
-			choice[i] = (double)bias[i] + (r.score ? sigmoid((double)logits[i]) : exp((double)logits[i]) / sum);
+		for (uint32_t i = 0; i < r.experts; i++) {
+			of[i] = r.score ? sigmoid(of[i]) : exp(of[i]) / sum;
+			choice[i] = (double)bias[i] + of[i];
+		}
 		sits_route(&r, logits, bias, e, w);
 		for (uint32_t i = 0; i < r.used; i++) {
 			assert_true(e[i] < r.experts && !taken[e[i]]);
@@ -138,6 +143,7 @@ static void choices_are_the_best_ones(void **state)
 			assert_true(choice[e[i]] <= worst + 1e-12);
 			worst = choice[e[i]];
 			assert_true(w[i] >= 0 && w[i] <= 1.000001f);
+			assert_true(r.renorm || fabs((double)w[i] - of[e[i]]) <= 1e-6 * of[e[i]]);
 		}
 		for (uint32_t i = 0; i < r.experts; i++)
 			assert_true(taken[i] || choice[i] <= worst + 1e-12);
