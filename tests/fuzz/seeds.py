@@ -76,6 +76,75 @@ def model(tokens, types, extra):
     return gguf(keys, tensors)
 
 
+F32_T, Q4_T = 0, 2  # types of tensors
+
+
+def vector(name, n):
+    return (name, F32_T, [n], bytes(4 * n))
+
+
+def matrix(name, k, n, *stack):
+    return (name, Q4_T, [k, n, *stack], bytes(18 * (k // 32) * n * (stack[0] if stack else 1)))
+
+
+def attention(i):
+    b = f"blk.{i}.attn_"
+    return [vector(b + "norm.weight", 32), matrix(b + "q.weight", 32, 32), matrix(b + "k.weight", 32, 16), matrix(b + "v.weight", 32, 16),
+            matrix(b + "output.weight", 32, 32), vector(f"blk.{i}.ffn_norm.weight", 32)]
+
+
+def experts(i, shared=False):
+    b = f"blk.{i}.ffn_"
+    out = [(b + "gate_inp.weight", F32_T, [32, 4], bytes(4 * 32 * 4))]
+    out += [matrix(b + f"{part}_exps.weight", 32, 32, 4) for part in ("gate", "up", "down")]
+    return out + [matrix(b + f"{part}_shexp.weight", 32, 32) for part in ("gate", "up", "down") if shared]
+
+
+def mixture(name, arch, keys, tensors, layers=1):
+    """A mixture of four experts, two for each token, 32 wide, with few tokens: small, so that mutations hit what is its own."""
+    words = ["<unk>", "<|im_start|>", "<|im_end|>", "\u2581", "t", "h", "e", "\u2581t", "he", "\u2581the"]
+    sizes = {"block_count": layers, "context_length": 64, "embedding_length": 32, "feed_forward_length": 64, "attention.head_count": 2,
+             "attention.head_count_kv": 1, "vocab_size": len(words), "expert_count": 4, "expert_used_count": 2,
+             "expert_feed_forward_length": 32} | {k: v for k, v in keys.items() if type(v) is int}
+    floats = {"attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e4} | {k: v for k, v in keys.items() if type(v) is float}
+    save("gguf", name + "-model", gguf(
+        [("general.architecture", STRING, arch)] + [(f"{arch}.{k}", U32, v) for k, v in sizes.items()] +
+        [(f"{arch}.{k}", F32, v) for k, v in floats.items()] + [(f"{arch}.{k}", BOOL, v) for k, v in keys.items() if type(v) is bool] + [
+            ("tokenizer.ggml.model", STRING, "llama"), ("tokenizer.ggml.tokens", ARRAY, (STRING, words)),
+            ("tokenizer.ggml.scores", ARRAY, (F32, [-float(i) for i in range(len(words))])),
+            ("tokenizer.ggml.token_type", ARRAY, (I32, [2, 3, 3] + [1] * 7)), ("tokenizer.ggml.unknown_token_id", U32, 0),
+            ("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2)],
+        [matrix("token_embd.weight", 32, len(words)), vector("output_norm.weight", 32)] + tensors))
+
+
+def mixture_seeds():
+    qkv = [vector("blk.0.attn_q.bias", 32), vector("blk.0.attn_k.bias", 16), vector("blk.0.attn_v.bias", 16)]
+    mixture("qwen2moe", "qwen2moe", {"expert_shared_feed_forward_length": 32},
+            attention(0) + qkv + experts(0, shared=True) + [vector("blk.0.ffn_gate_inp_shexp.weight", 32)])
+    mixture("olmoe", "olmoe", {"expert_weights_norm": False},
+            attention(0) + [vector("blk.0.attn_q_norm.weight", 32), vector("blk.0.attn_k_norm.weight", 16)] + experts(0))
+    # Experts in tensors of their own, as older files and safetensors have them.
+    mixture("mixtral", "llama", {}, attention(0) + experts(0)[:1] +
+            [matrix(f"blk.0.ffn_{part}.{x}.weight", 32, 32) for part in ("gate", "up", "down") for x in range(4)])
+    latent = {"attention.kv_lora_rank": 32, "rope.dimension_count": 16, "leading_dense_block_count": 1, "expert_shared_count": 1,
+              "expert_group_count": 2, "expert_group_used_count": 1, "expert_gating_func": 2, "expert_weights_norm": True,
+              "expert_weights_scale": 2.5}
+
+    def layer(i):
+        return [vector(f"blk.{i}.{n}.weight", 32) for n in ("attn_norm", "attn_kv_a_norm", "ffn_norm")] + [
+            matrix(f"blk.{i}.attn_kv_a_mqa.weight", 32, 48), matrix(f"blk.{i}.attn_output.weight", 32, 32)]
+    mixture("deepseek2", "deepseek2", latent | {"attention.key_length": 32, "attention.value_length": 16, "feed_forward_length": 32},
+            layer(0) + layer(1) + [matrix(f"blk.{i}.{n}.weight", 32, 64) for i in (0, 1) for n in ("attn_q", "attn_kv_b")] +
+            [matrix(f"blk.0.ffn_{part}.weight", 32, 32) for part in ("gate", "up", "down")] + experts(1, shared=True) +
+            [vector("blk.1.exp_probs_b.bias", 4)], layers=2)
+    # The other form of file: kv_b in two parts. A query of low rank; softmax, where a group counts by its best expert.
+    mixture("deepseek2-mla", "deepseek2", latent | {
+        "attention.key_length": 48, "attention.value_length": 32, "attention.key_length_mla": 32, "attention.value_length_mla": 16,
+        "attention.q_lora_rank": 32, "leading_dense_block_count": 0, "expert_gating_func": 1}, layer(0) + experts(0, shared=True) + [
+            matrix("blk.0.attn_q_a.weight", 32, 32), vector("blk.0.attn_q_a_norm.weight", 32), matrix("blk.0.attn_q_b.weight", 32, 64),
+            ("blk.0.attn_k_b.weight", F32_T, [16, 32, 2], bytes(4 * 16 * 32 * 2)), matrix("blk.0.attn_v_b.weight", 32, 16, 2)])
+
+
 def gguf_seeds():
     save("gguf", "empty", gguf([]))
     scalars = [(f"t{k}", k, 1) for k in PACK]
@@ -239,6 +308,7 @@ def tokenizer_json_seeds():
 
 
 gguf_seeds()
+mixture_seeds()
 safetensors_seeds()
 config_json_seeds()
 tokenizer_json_seeds()
