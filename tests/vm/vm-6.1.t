@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The guest's tests on Debian 12's kernel.
-# timeout: 2700
+# timeout: 3600
+# side by side
 cd "$(dirname "$0")/../.." && exec tests/vm/run --kernel 6.1 --may-skip
