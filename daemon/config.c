@@ -122,6 +122,7 @@ static const struct key keys[] = {
 	    RANGE(65536, 1ull << 50), .can_auto = true),
 	KEY("engine", "kv_limit_besteffort", T_BYTES, engine.kv_limit[SITS_CLASS_BESTEFFORT], "auto",
 	    RANGE(65536, 1ull << 50), .can_auto = true),
+	KEY("engine", "kv_keep", T_NUMBER, engine.kv_keep, "0", RANGE(0, 1u << 24), .unit = "tokens"),
 	KEY("engine", "prefix_cache", T_CHOICE, engine.prefix_cache, "user", .words = prefix_words),
 	KEY("engine", "speculation", T_CHOICE, engine.speculation, "lookup", .words = speculation_words),
 	KEY("engine", "draft_tokens", T_NUMBER, engine.draft_tokens, "8", RANGE(1, 64), .unit = "tokens"),
@@ -846,6 +847,9 @@ int sits_config_check(const struct sits_config *c, const char *name, sits_config
 	if (c->engine.token_budget < c->engine.max_seqs)
 		report(&r, 0, "engine.token_budget", "%" PRIu64 " is less than engine.max_seqs, %" PRIu64 ": each running request "
 		       "takes one in a step", c->engine.token_budget, c->engine.max_seqs);
+	if (c->engine.kv_keep && c->engine.kv_keep < SITS_KV_KEEP_LEAST)
+		report(&r, 0, "engine.kv_keep", "%" PRIu64 " is less than %d tokens, which each head keeps; 0 keeps all",
+		       c->engine.kv_keep, SITS_KV_KEEP_LEAST);
 	if (c->engine.speculation == SITS_SPEC_DRAFT && !c->model.draft_path)
 		report(&r, 0, "model.draft_path", "is required with engine.speculation: draft");
 	if (c->engine.speculation != SITS_SPEC_DRAFT && c->model.draft_path)

@@ -46,6 +46,7 @@ struct sits_config {
 		uint64_t route_patterns;
 		uint64_t kv_type;		/* enum sits_kv_kind */
 		uint64_t kv_limit[3];		/* by SITS_CLASS_*; 0: none */
+		uint64_t kv_keep;		/* tokens; 0: all */
 		uint64_t prefix_cache;		/* enum sits_prefix_sharing */
 		uint64_t speculation;		/* enum sits_speculation */
 		uint64_t draft_tokens;

@@ -130,9 +130,10 @@ static json_t *protection_info(const struct sits_node *n)
 /* KV pages, and what finds or guesses work done before. */
 static json_t *reuse_info(const struct sits_engine_stats *e)
 {
-	return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "kv_pages", (int)e->pages_total,
+	return json_pack("{s:i, s:i, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "kv_pages", (int)e->pages_total,
 			 "kv_pages_used", (int)e->pages_used, "kv_pages_cached", (int)e->pages_cached,
-			 "kv_page_bytes", number(e->page_bytes), "prefix_cache_queries", number(e->prefix_cache_queries),
+			 "kv_page_bytes", number(e->page_bytes), "kv_keep", (int)e->kv_keep,
+			 "kv_pages_given_up", number(e->kv_given_up), "prefix_cache_queries", number(e->prefix_cache_queries),
 			 "prefix_cache_hits", number(e->prefix_cache_hits),
 			 "prefix_cache_evicted", number(e->prefix_cache_evicted), "draft_tokens", number(e->draft_tokens),
 			 "draft_accepted", number(e->draft_accepted));

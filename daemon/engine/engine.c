@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "daemon/engine/engine_impl.h"
+#include "daemon/engine/kv_evict.h"
 
 #define DEFAULT_SEQS	64
 #define DEFAULT_BUDGET	256
@@ -84,9 +85,10 @@ static int create_arrays(struct sits_engine *e)
 	e->token = calloc(e->budget, sizeof(*e->token));
 	e->pos = calloc(e->budget, sizeof(*e->pos));
 	e->seq = calloc(e->max_seqs, sizeof(*e->seq));
+	e->stride = calloc(e->max_seqs, sizeof(*e->stride));
 	e->owner = calloc(e->max_seqs, sizeof(*e->owner));
 	e->want = calloc(e->max_seqs, sizeof(*e->want));
-	return e->running && e->token && e->pos && e->seq && e->owner && e->want ? 0 : -ENOMEM;
+	return e->running && e->token && e->pos && e->seq && e->stride && e->owner && e->want ? 0 : -ENOMEM;
 }
 
 static int check_opts(struct sits_engine *e, const struct sits_engine_opts *o, struct sits_diag *diag)
@@ -159,6 +161,8 @@ int sits_engine_create(const struct sits_model *m, const struct sits_engine_opts
 	ret = create_arrays(e);
 	if (!ret)
 		ret = create_pool(e, opts, diag);
+	if (!ret)
+		ret = sits_evict_create(e, opts, diag);
 	/* Before the team: a thread inherits the CPUs of the one that starts it, and pinning leaves this one with one. */
 	if (!ret && opts->route_patterns && m->hp.route.experts)
 		ret = sits_prefetch_create(m, &e->prefetch);
@@ -197,6 +201,8 @@ void sits_engine_destroy(struct sits_engine *e)
 	free(e->token);
 	free(e->pos);
 	free(e->seq);
+	free(e->stride);
+	free(e->evict.share);
 	free(e->owner);
 	free(e->want);
 	pthread_mutex_destroy(&e->lock);
@@ -231,6 +237,20 @@ void sits_engine_cancel(struct sits_engine *e, uint64_t id)
 
 /* ---- a step ---- */
 
+static void note_entropy(void *arg, uint32_t layer, uint32_t owner, int32_t pos, const float *entropy, size_t rows)
+{
+	struct sits_engine *e = arg;
+
+	sits_evict_note(e, e->running[owner], layer, (uint32_t)pos, entropy, rows);
+}
+
+static void use_cells(struct sits_kv_cells *c, struct sits_attn_seq *s, size_t *layer_stride)
+{
+	s->pages = sits_kv_cells_of(c, 0);
+	s->head_stride = c->cap;
+	*layer_stride = (size_t)c->heads * c->cap;
+}
+
 static void add_rows(struct sits_engine *e, struct sits_graph_batch *b, uint32_t i)
 {
 	struct request *r = e->running[i];
@@ -239,6 +259,11 @@ static void add_rows(struct sits_engine *e, struct sits_graph_batch *b, uint32_t
 	e->seq[b->nr_seq] = (struct sits_attn_seq){
 		.pages = r->pages.page, .row0 = b->T, .nr = nr, .pos0 = r->nr_cached,
 	};
+	e->stride[b->nr_seq] = 0;
+	if (r->pages.cells)
+		use_cells(r->pages.cells, &e->seq[b->nr_seq], &e->stride[b->nr_seq]);
+	if (sits_evict_listens(r))
+		b->entropy = note_entropy;
 	e->owner[b->nr_seq] = i;
 	e->want[b->nr_seq] = r->plan == rows_due(r) ? 1 + r->nr_guess : 0;
 	b->nr_seq++;
@@ -265,7 +290,7 @@ static void note_route(void *arg, uint32_t layer, uint32_t owner, int32_t pos, c
 static int run_batch(struct sits_engine *e)
 {
 	struct sits_graph_batch b = {
-		.token = e->token, .pos = e->pos, .seq = e->seq, .owner = e->owner, .want = e->want,
+		.token = e->token, .pos = e->pos, .seq = e->seq, .layer_stride = e->stride, .owner = e->owner, .want = e->want,
 		.dropped = is_dropped, .sample = sits_output_sample, .routed = e->routes ? note_route : NULL, .arg = e,
 	};
 	uint64_t start;
@@ -337,6 +362,7 @@ void sits_engine_get_stats(const struct sits_engine *e, struct sits_engine_stats
 	s->pages_cached = e->kv.nr_cached;
 	s->page_bytes = e->kv.page_bytes;
 	s->prefix_cache_evicted = e->kv.evicted;
+	s->kv_keep = e->evict.keep * SITS_KV_PAGE_TOKENS;
 	s->threads = sits_threads_nr(e->team);
 	s->thread_nodes = sits_threads_nodes(e->team);
 	s->isa = e->be->name;

@@ -24,6 +24,9 @@ struct sits_engine;
 /* Who guesses tokens for one pass to check several; see spec.h. */
 enum sits_speculation { SITS_SPEC_OFF, SITS_SPEC_LOOKUP, SITS_SPEC_DRAFT };
 
+/* The least of kv_keep, in tokens: a head's first page and its latest one. */
+#define SITS_KV_KEEP_LEAST 64
+
 /**
  * struct sits_engine_opts - sizes of an engine; 0 takes the default.
  * @threads: compute threads, the caller's one included; 0 means one per usable core
@@ -35,6 +38,7 @@ enum sits_speculation { SITS_SPEC_OFF, SITS_SPEC_LOOKUP, SITS_SPEC_DRAFT };
  * @isa: backend name; NULL picks
  * @kv_kind: enum sits_kv_kind; one that is not F16 changes answers a little
  * @kv_limit: bytes of KV pages that the requests of a class may hold together, by SITS_CLASS_*; 0: no limit
+ * @kv_keep: tokens whose keys and values each head keeps, on average (see evict.h; rounded up to pages); 0: all. Lossy
  * @speculation: enum sits_speculation; no answer depends on it
  * @draft_tokens: most tokens guessed for a request in one step (default 8)
  * @moe_temperature: what the routers' logits are divided by before they become scores (default 1, as models are trained). Above 1
@@ -54,6 +58,7 @@ struct sits_engine_opts {
 	const char *isa;
 	uint32_t kv_kind;
 	uint64_t kv_limit[3];
+	uint32_t kv_keep;
 	uint32_t speculation, draft_tokens;
 	float moe_temperature, moe_capacity, moe_balance;
 	uint32_t route_patterns;
@@ -76,6 +81,7 @@ struct sits_gen_result {
 	uint32_t finish;	/* SITS_FINISH_* of sits/infer.h */
 	uint32_t prompt_tokens, completion_tokens;
 	uint32_t cached_tokens;	/* of the prompt: found in the pages of earlier requests */
+	uint32_t kv_pages;	/* that it named at its end */
 	uint64_t arrival_ns, start_ns, first_token_ns, end_ns;	/* CLOCK_MONOTONIC; 0 = never came */
 	const char *why;	/* words for status != 0; borrowed during the call */
 };
@@ -132,6 +138,8 @@ struct sits_engine_stats {
 	uint32_t thread_nodes;	/* NUMA nodes that pinned threads are on; 0: not pinned */
 	uint32_t pages_total, pages_used, pages_cached;	/* used: by requests; cached: for others to come, may be taken */
 	uint64_t page_bytes;
+	uint32_t kv_keep;	/* tokens that a head keeps; 0: all */
+	uint64_t kv_given_up;	/* pages, by requests that went on without them */
 	const char *isa;
 };
 void sits_engine_get_stats(const struct sits_engine *e, struct sits_engine_stats *s);

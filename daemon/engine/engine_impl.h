@@ -7,6 +7,7 @@
  *	plan.c     what runs in a step: admission, rows, pages
  *	output.c   what came out: draws, tokens, text
  *	spec.c     tokens that are guessed and then checked
+ *	evict.c    keys and values that are given up
  *
  * A request is its tokens (prompt, then generated ones) and the number of them whose keys and
  * values are in its pages. It needs rows for the others, and when the last one's row has run, its
@@ -21,6 +22,7 @@
 #include <stdatomic.h>
 
 #include "daemon/engine/engine.h"
+#include "daemon/engine/evict.h"
 #include "daemon/engine/graph.h"
 #include "daemon/engine/kv.h"
 #include "daemon/engine/moe_stats.h"
@@ -61,6 +63,7 @@ struct request {
 	struct sits_stream *stream;
 	uint32_t untold;	/* tokens generated since the last text */
 	struct spec_state spec;
+	struct sits_evict_state evict;
 	struct sits_route_entry *route;	/* its pattern; NULL: not remembered */
 
 	uint32_t plan;		/* rows in this step, without those of guesses */
@@ -81,6 +84,7 @@ struct sits_engine {
 	uint32_t max_guesses;	/* over all requests, in a step */
 	uint32_t context;	/* longest sequence by the options; kv may hold less */
 	struct spec *spec;	/* NULL: no speculation */
+	struct sits_evict evict;
 	struct sits_route_cache *routes;	/* both NULL: routes are not remembered */
 	struct sits_prefetch *prefetch;
 
@@ -92,6 +96,7 @@ struct sits_engine {
 
 	int32_t *token, *pos;	/* [budget] */
 	struct sits_attn_seq *seq;	/* these: [max_seqs] */
+	size_t *stride;
 	uint32_t *owner, *want;
 
 	pthread_mutex_t lock;	/* guards all and the requests' place in it */
@@ -124,6 +129,8 @@ void sits_req_wait(struct sits_engine *e, struct request *r);
 void sits_req_unwait(struct sits_engine *e, struct request *r);
 void sits_req_run(struct sits_engine *e, struct request *r);
 void sits_req_unrun(struct sits_engine *e, struct request *r);
+/* Tokens behind those it has whose rows may be computed in one pass with the last one's. */
+uint32_t sits_req_room(const struct sits_engine *e, const struct request *r);
 /* From running to waiting, at its own place; what it has said and drawn stays, its pages may. */
 void sits_req_preempt(struct sits_engine *e, struct request *r);
 void sits_req_tell(struct request *r);

@@ -59,12 +59,15 @@ static void norm_ffn_rows(struct sits_graph *g, size_t r0, size_t r1)
 	norm_rows(g, l->kind == SITS_LAYER_MOE ? &g->cur->moe.in : &g->cur->ffn, &l->ffn_norm, r0, r1);
 }
 
-/* This layer's part of the page that row @r's key and value go to. */
+/* This layer's part of the page that row @r's key and value go to: of a page that is written, head g has cell g. */
 static void *page_of_row(const struct sits_graph *g, size_t r)
 {
 	const struct sits_attn_seq *s = &g->b->seq[g->row_seq[r]];
+	size_t page = s->pages[g->b->pos[r] / SITS_KV_PAGE_TOKENS];
 
-	return g->kv->base + s->pages[g->b->pos[r] / SITS_KV_PAGE_TOKENS] * g->kv->page_bytes + g->attn.layer_off;
+	if (s->head_stride)
+		page /= g->kv_shape.G;
+	return g->kv->base + page * g->kv->page_bytes + g->attn.layer_off;
 }
 
 void sits_graph_store(struct sits_graph *g, size_t r0, size_t r1)
@@ -308,6 +311,8 @@ static void drop_rows(struct sits_graph *g)
 			b->seq[n].row0 = row;
 			b->owner[n] = b->owner[i];
 			b->want[n] = b->want[i];
+			if (b->layer_stride)
+				b->layer_stride[n] = b->layer_stride[i];
 		}
 		row += b->seq[n++].nr;
 	}
@@ -338,16 +343,38 @@ static void gather_outs(struct sits_graph *g)
 		sits_graph_prepare(g, &g->out, g->xn, g->E, 0, g->nr_out);
 }
 
+static void tell_entropy(struct sits_graph *g)
+{
+	const struct sits_graph_batch *b = g->b;
+	size_t i;
+
+	for (i = 0; i < b->nr_seq; i++)
+		b->entropy(b->arg, (uint32_t)g->layer, b->owner[i], (int32_t)b->seq[i].pos0,
+			   g->entropy + b->seq[i].row0 * g->m->hp.heads, b->seq[i].nr);
+}
+
+/* Block tables of the next layer. */
+static void next_tables(struct sits_graph *g)
+{
+	size_t i;
+
+	for (i = 0; g->b->layer_stride && i < g->b->nr_seq; i++)
+		g->b->seq[i].pages += g->b->layer_stride[i];
+}
+
 void sits_graph_end_layer(void *arg)
 {
 	struct sits_graph *g = arg;
 
+	if (g->b->entropy)
+		tell_entropy(g);
 	if (g->b->dropped)
 		drop_rows(g);
 	if (!g->rows || g->layer + 1 == g->m->hp.layers) {
 		gather_outs(g);
 		return;
 	}
+	next_tables(g);
 	set_layer(g, g->layer + 1);
 	if (g->rows <= TAIL_ROWS)
 		norm_attn_rows(g, 0, g->rows);
@@ -482,7 +509,7 @@ int sits_graph_run(struct sits_graph *g, const struct sits_kv *kv, struct sits_g
 	g->nr_out = g->nr_outs = 0;
 	g->attn = (struct sits_attn){
 		.q = hp->kv_rank ? g->mla.q : g->q, .y = hp->kv_rank ? g->mla.sum : g->att, .kv = kv->base, .page_bytes = kv->page_bytes, .H = hp->heads,
-		.shape = g->kv_shape, .scale = hp->attn_scale,
+		.shape = g->kv_shape, .scale = hp->attn_scale, .entropy = b->entropy ? g->entropy : NULL,
 	};
 	map_rows(g);
 	set_rows(g, b->T);

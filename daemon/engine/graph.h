@@ -35,6 +35,8 @@ enum sits_probe {
  * @token: @pos: [T] ids and positions
  * @seq: [nr_seq] sequences, their rows consecutive and in order; pages cover every position
  * @owner: [nr_seq] the caller's number for each sequence
+ * @layer_stride: [nr_seq] where a sequence's layers have block tables of their own (with head_stride): how far one layer's
+ *	is behind the one before; seq says where the first one's is. 0: all layers share one. May be NULL: 0 for all
  * @want: [nr_seq] how many of its last rows' logits are asked for; their sum is at most the graph's max_outs
  * @dropped: asked between layers, by one thread at a time: is owner's work pointless now? Its rows leave
  *	the batch. May be NULL
@@ -42,6 +44,8 @@ enum sits_probe {
  *	logits: [nr][V] of its last @nr rows, in order, valid until the next run
  * @routed: may be NULL; called for each row and layer of experts, one call at a time: the row's experts by rank and their
  *	weights, [route.used] each (with a capacity factor: also those that are dropped)
+ * @entropy: may be NULL; called for each layer and sequence, one call at a time: entropies of its rows' softmax, [rows][H] nats,
+ *	positions ascending from @pos; borrowed during the call
  * @probe: may be NULL; called for each layer, one call at a time; x: borrowed during the call
  */
 struct sits_graph_batch {
@@ -49,11 +53,13 @@ struct sits_graph_batch {
 	const int32_t *token;
 	int32_t *pos;
 	struct sits_attn_seq *seq;
+	size_t *layer_stride;
 	uint32_t *owner;
 	uint32_t *want;
 	bool (*dropped)(void *arg, uint32_t owner);
 	void (*sample)(void *arg, uint32_t owner, const float *logits, size_t nr);
 	void (*routed)(void *arg, uint32_t layer, uint32_t owner, int32_t pos, const uint32_t *expert, const float *weight);
+	void (*entropy)(void *arg, uint32_t layer, uint32_t owner, int32_t pos, const float *entropy, size_t rows);
 	void (*probe)(void *arg, enum sits_probe what, uint32_t layer, const float *x, size_t rows, size_t cols);
 	void *arg;
 };
@@ -80,6 +86,10 @@ void sits_graph_set_kv_kind(struct sits_graph *g, uint32_t kind);
 /** sits_graph_set_route_temperature() - What the routers' logits are divided by, > 0; 1, as models are trained, if nothing is
  * said. A dense model has no use for it. Context: between runs. */
 void sits_graph_set_route_temperature(struct sits_graph *g, float temperature);
+
+/** sits_graph_copy_cell() - A layer's cell (kernels/kernels.h) of a page of @kv into another's. Context: between runs. */
+void sits_graph_copy_cell(const struct sits_graph *g, const struct sits_kv *kv, uint32_t layer, uint32_t to_page,
+			  uint32_t to_cell, uint32_t from_page, uint32_t from_cell);
 
 /** sits_graph_moe() - Options and statistics of the experts; NULL in a dense model. Context: between runs. */
 struct sits_moe_stats *sits_graph_moe(struct sits_graph *g);

@@ -117,6 +117,7 @@ struct sits_graph {
 	void *arena;		/* what follows lies here */
 	size_t arena_len;
 	float *x, *xn, *q, *k, *v, *att, *tmp, *gate, *up, *logits;
+	float *entropy;		/* [rows][H] of the layer under way, where the batch asks for it */
 	uint8_t *act[MAX_SLOTS];
 	size_t act_bytes[MAX_SLOTS];
 	struct moe_run moe;

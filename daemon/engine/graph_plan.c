@@ -125,6 +125,7 @@ static size_t place(struct sits_graph *g, uint8_t *base)
 		{ &g->x, R * g->E * f }, { &g->xn, larger(R, g->max_outs) * g->E * f }, { &g->q, R * g->QD * f },
 		{ &g->k, R * g->KD * f }, { &g->v, R * g->VD * f }, { &g->att, R * g->AD * f }, { &g->tmp, R * g->E * f },
 		{ &g->gate, R * g->F * f }, { &g->up, R * g->F * f }, { &g->logits, g->max_outs * hp->vocab * f },
+		{ &g->entropy, R * hp->heads * f },
 		{ &g->act[0], g->act_bytes[0] }, { &g->act[1], g->act_bytes[1] }, { &g->act[2], g->act_bytes[2] },
 		{ &mo->act_shared, g->moe.act_shared_bytes },
 		{ &mo->logits, R * X * f }, { &mo->gate, X ? R * f : 0 },
@@ -195,6 +196,18 @@ void sits_graph_set_kv_kind(struct sits_graph *g, uint32_t kind)
 {
 	sits_graph_kv_shape(g->m, kind, &g->kv_shape);
 	g->kv_layer_bytes = g->be->kv_layer_bytes(&g->kv_shape);
+}
+
+static void *layer_of_page(const struct sits_graph *g, const struct sits_kv *kv, uint32_t layer, uint32_t page)
+{
+	return kv->base + page * kv->page_bytes + layer * g->kv_layer_bytes;
+}
+
+void sits_graph_copy_cell(const struct sits_graph *g, const struct sits_kv *kv, uint32_t layer, uint32_t to_page,
+			  uint32_t to_cell, uint32_t from_page, uint32_t from_cell)
+{
+	g->be->kv_copy(&g->kv_shape, layer_of_page(g, kv, layer, to_page), to_cell, layer_of_page(g, kv, layer, from_page),
+		       from_cell);
 }
 
 int sits_graph_create(const struct sits_model *m, const struct sits_backend *be, struct sits_threads *team,

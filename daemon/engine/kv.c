@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * kv.c - see kv.h: pages, references and limits. The index is in kv_prefix.c.
+ * kv.c - see kv.h: pages, references and limits. The index is in kv_prefix.c, what sequences give up in kv_evict.c.
  */
 #include "daemon/engine/kv.h"
 
@@ -82,6 +82,13 @@ uint32_t sits_kv_pages(size_t tokens)
 	return (tokens + SITS_KV_PAGE_TOKENS - 1) / SITS_KV_PAGE_TOKENS;
 }
 
+uint32_t sits_kv_more(const struct sits_kv_table *t, size_t tokens)
+{
+	uint32_t want = sits_kv_pages(tokens), have = t->nr + t->nr_gone;
+
+	return want > have ? want - have : 0;
+}
+
 uint32_t sits_kv_room(const struct sits_kv *kv)
 {
 	return kv->nr_free + kv->nr_cached;
@@ -156,8 +163,7 @@ void sits_kv_unref(struct sits_kv *kv, uint32_t p, uint32_t cls)
 		sits_kv_wipe(kv, p);
 }
 
-/* The caller has made sure that there is room. */
-static uint32_t take(struct sits_kv *kv, uint32_t cls)
+uint32_t sits_kv_take(struct sits_kv *kv, uint32_t cls)
 {
 	uint32_t p;
 
@@ -196,7 +202,7 @@ static void own_last(struct sits_kv *kv, struct sits_kv_table *t, bool copy)
 			sits_kv_prune(kv, old);
 		return;
 	}
-	p = take(kv, t->cls);
+	p = sits_kv_take(kv, t->cls);
 	memcpy(kv->base + p * kv->page_bytes, kv->base + old * kv->page_bytes, kv->page_bytes);
 	t->page[t->nr - 1] = p;
 	sits_kv_unref(kv, old, t->cls);
@@ -204,12 +210,11 @@ static void own_last(struct sits_kv *kv, struct sits_kv_table *t, bool copy)
 
 int sits_kv_grow(struct sits_kv *kv, struct sits_kv_table *t, size_t tokens)
 {
-	uint32_t want = sits_kv_pages(tokens), more, copy, quota = kv->limit[t->cls];
+	uint32_t more = sits_kv_more(t, tokens), want = t->nr + more, copy, quota = kv->limit[t->cls];
 	const struct sits_kv_node *last = t->cow ? &kv->node[t->page[t->nr - 1]] : NULL;
 
-	if (want < t->nr || (want == t->nr && !t->cow))
+	if (!more && !(t->cow && sits_kv_pages(tokens) == t->nr))
 		return 0;
-	more = want - t->nr;
 	quota = quota > kv->held[t->cls] ? quota - kv->held[t->cls] : 0;
 	/* A copy takes a page from the pool, and from the quota where another of the class keeps the old one. */
 	copy = last && (last->ref > 1 || (last->fill && more < sits_kv_room(kv)));
@@ -217,12 +222,14 @@ int sits_kv_grow(struct sits_kv *kv, struct sits_kv_table *t, size_t tokens)
 		return -ENOSPC;
 	if (more + (last && last->class_ref[t->cls] > 1) > quota)
 		return -EDQUOT;
-	if (sits_kv_reserve_table(t, want))
+	if (sits_kv_reserve_table(t, want) || sits_kv_cells_reserve(t, want + t->nr_gone))
 		return -ENOMEM;
 	if (last)
 		own_last(kv, t, copy);
-	while (t->nr < want)
-		t->page[t->nr++] = take(kv, t->cls);
+	while (t->nr < want) {
+		t->page[t->nr++] = sits_kv_take(kv, t->cls);
+		sits_kv_cells_add(t);
+	}
 	return 0;
 }
 
@@ -232,5 +239,6 @@ void sits_kv_release(struct sits_kv *kv, struct sits_kv_table *t)
 	while (t->nr)
 		sits_kv_unref(kv, t->page[--t->nr], t->cls);
 	free(t->page);
+	free(t->cells);
 	*t = (struct sits_kv_table){ .cls = t->cls };
 }

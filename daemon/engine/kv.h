@@ -30,6 +30,7 @@
 #define SITS_KV_CLASSES	3	/* SITS_CLASS_* */
 #define SITS_KV_NONE	UINT32_MAX	/* no page */
 
+struct sits_kv_cells;	/* kv_evict.h */
 struct sits_kv_node;
 
 /**
@@ -64,12 +65,17 @@ struct sits_kv {
  * @nr_indexed: leading pages that are in the index
  * @cls: whose limit its pages count against: SITS_CLASS_*
  * @cow: the last page is shared but not full: sits_kv_grow() copies it before it is written
+ * @nr_gone: pages fewer than the tokens would fill, given up by sits_kv_evict()
+ * @cells: block tables of heads, once something was given up: only the last pages, with the tokens that came after,
+ *	are then what @page says. Such a table is never indexed
  */
 struct sits_kv_table {
 	uint32_t *page;
 	uint32_t nr, cap, nr_indexed;
 	uint32_t cls;
 	bool cow;
+	uint32_t nr_gone;
+	struct sits_kv_cells *cells;
 };
 
 /** sits_kv_init() - Reserve @nr_pages pages of @page_bytes (a multiple of 64). Return: 0; -EINVAL; -ENOMEM. */
@@ -79,6 +85,8 @@ void sits_kv_fini(struct sits_kv *kv);
 
 /** sits_kv_pages() - Pages that hold @tokens tokens. */
 uint32_t sits_kv_pages(size_t tokens);
+/** sits_kv_more() - Pages that @t lacks for @tokens tokens. */
+uint32_t sits_kv_more(const struct sits_kv_table *t, size_t tokens);
 /** sits_kv_room() - Pages that can be had: free ones and cached ones. */
 uint32_t sits_kv_room(const struct sits_kv *kv);
 /** sits_kv_used() - Pages that tables name. */

@@ -20,6 +20,7 @@ struct sits_kv_node {
 	uint32_t chain;			/* next in its bucket */
 	uint32_t older, newer;		/* cached pages */
 	uint32_t child, next, prev;	/* newest child; siblings */
+	uint32_t target;		/* of an eviction under way: 1 + its place among the pages that stay; 0: none */
 	uint64_t scope, hash;
 	int32_t token[SITS_KV_PAGE_TOKENS];
 };
@@ -30,6 +31,11 @@ void sits_kv_unref(struct sits_kv *kv, uint32_t page, uint32_t cls);
 void sits_kv_lru_del(struct sits_kv *kv, uint32_t page);
 void sits_kv_wipe(struct sits_kv *kv, uint32_t page);	/* and onto the free stack */
 int sits_kv_reserve_table(struct sits_kv_table *t, uint32_t pages);
+uint32_t sits_kv_take(struct sits_kv *kv, uint32_t cls);	/* there is room, the caller has made sure */
+
+/* kv_evict.c: nothing where the table has no cells; the last page of @t into the tables of all heads. */
+int sits_kv_cells_reserve(struct sits_kv_table *t, uint32_t pages);
+void sits_kv_cells_add(struct sits_kv_table *t);
 
 /* kv_prefix.c: take a page and all that continue it out of the index; those that no table names are free. */
 uint32_t sits_kv_prune(struct sits_kv *kv, uint32_t page);

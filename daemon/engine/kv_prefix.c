@@ -181,6 +181,9 @@ void sits_kv_index(struct sits_kv *kv, struct sits_kv_table *t, uint64_t scope, 
 	uint64_t hash;
 	size_t at;
 
+	/* What its later tokens saw is not all that came before. */
+	if (t->cells)
+		return;
 	/* Others may have pruned what this one had in the index. */
 	while (t->nr_indexed && !kv->node[t->page[t->nr_indexed - 1]].fill)
 		t->nr_indexed--;

@@ -100,6 +100,15 @@ static bool take_draws(struct sits_engine *e, struct request *r, int *status, ui
 	return on;
 }
 
+/* Keys and values that the request goes on without. Return: as take_token(). */
+static bool give_up(struct sits_engine *e, struct request *r, int *status, uint32_t *fin, const char **why)
+{
+	*status = sits_evict_run(e, r);
+	*fin = 0;
+	*why = *status ? "no memory for the block tables of its heads" : NULL;
+	return !*status;
+}
+
 static void forget_draws(struct request *r)
 {
 	r->nr_drawn = r->nr_guess = 0;
@@ -133,6 +142,8 @@ void sits_output_collect(struct sits_engine *e)
 				on = take_draws(e, r, &status, &fin, &why);
 			if (on && !is_private(r))
 				sits_kv_index(&e->kv, &r->pages, r->scope, r->token, r->nr_cached, false);
+			if (on)
+				on = give_up(e, r, &status, &fin, &why);
 		}
 		forget_draws(r);
 		if (on) {

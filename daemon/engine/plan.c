@@ -24,9 +24,9 @@ static uint32_t owed(const struct sits_engine *e, uint32_t cls)
 	for (i = 0; i < e->nr_running; i++) {
 		const struct sits_kv_table *t = &e->running[i]->pages;
 
-		need = sits_kv_pages(e->running[i]->nr);
+		need = sits_kv_more(t, e->running[i]->nr);
 		if (cls == SITS_KV_CLASSES || cls == t->cls)
-			sum += need > t->nr ? need - t->nr + t->cow : t->cow;
+			sum += need + t->cow;
 	}
 	return sum;
 }
@@ -46,7 +46,7 @@ enum fit { FITS, NO_ROOM, OVER_LIMIT, LATER };
 /* Whether @r, which has what the index gave it, can start beside those that run. Alone it always can. */
 static enum fit fits(const struct sits_engine *e, const struct request *r)
 {
-	uint64_t need = sits_kv_pages(r->nr) - r->pages.nr + r->pages.cow;
+	uint64_t need = sits_kv_more(&r->pages, r->nr) + r->pages.cow;
 	uint32_t cls = r->pages.cls;
 
 	if (class_runs(e, cls) && (uint64_t)e->kv.held[cls] + owed(e, cls) + need > e->kv.limit[cls])
@@ -64,12 +64,12 @@ static bool is_computed_by_another(const struct sits_engine *e, const struct req
 {
 	uint32_t end = r->nr_cached / SITS_KV_PAGE_TOKENS * SITS_KV_PAGE_TOKENS + SITS_KV_PAGE_TOKENS, i;
 
-	if (is_private(r) || end >= r->nr)
+	if (is_private(r) || end >= r->nr || end > sits_evict_reuse(e, r))
 		return false;
 	for (i = 0; i < e->nr_running; i++) {
 		const struct request *q = e->running[i];
 
-		if (q->scope == r->scope && q->nr_cached < end && q->nr >= end &&
+		if (q->scope == r->scope && !q->pages.cells && q->nr_cached < end && q->nr >= end &&
 		    !memcmp(q->token, r->token, end * sizeof(*r->token)))
 			return true;
 	}
@@ -80,7 +80,8 @@ static void take_prefix(struct sits_engine *e, struct request *r)
 {
 	r->nr_cached = 0;
 	if (!is_private(r) || r->parked)
-		r->nr_cached = sits_kv_match(&e->kv, &r->pages, r->scope, r->token, r->nr - 1);
+		r->nr_cached = sits_kv_match(&e->kv, &r->pages, r->scope, r->token,
+					     sits_evict_reuse(e, r));
 }
 
 static void start(struct sits_engine *e, struct request *r)
@@ -172,6 +173,14 @@ void sits_plan_admit(struct sits_engine *e)
 
 /* ---- rows ---- */
 
+/* Rows that the request can use in this step. */
+static uint32_t rows_now(const struct sits_engine *e, const struct request *r)
+{
+	uint32_t most = sits_evict_limit(e, r) - r->nr_cached;
+
+	return rows_due(r) < most ? rows_due(r) : most;
+}
+
 /* Share @left rows among requests that still compute their prompt: an equal part to each, in turn;
  * what some do not need goes to the others, oldest first. Return: rows left over. */
 static uint32_t share_rows(struct sits_engine *e, uint32_t nr_prefill, uint32_t left)
@@ -186,7 +195,7 @@ static uint32_t share_rows(struct sits_engine *e, uint32_t nr_prefill, uint32_t 
 		r = e->running[(e->turn + i) % e->nr_running];
 		if (rows_due(r) == 1)
 			continue;
-		n = rows_due(r) < share ? rows_due(r) : share;
+		n = rows_now(e, r) < share ? rows_now(e, r) : share;
 		r->plan = n < left ? n : left;
 		left -= r->plan;
 	}
@@ -194,7 +203,7 @@ static uint32_t share_rows(struct sits_engine *e, uint32_t nr_prefill, uint32_t 
 		r = e->running[i];
 		if (rows_due(r) == 1)
 			continue;
-		n = rows_due(r) - r->plan;
+		n = rows_now(e, r) - r->plan;
 		n = n < left ? n : left;
 		r->plan += n;
 		left -= n;
@@ -223,7 +232,7 @@ static void shorten(struct sits_engine *e, struct request *r, int why)
 	if (why == -EDQUOT && e->kv.held[t->cls] < e->kv.limit[t->cls])
 		more = e->kv.limit[t->cls] - e->kv.held[t->cls];
 	/* The copy of a shared page comes first; without it nothing can be written. */
-	room = t->cow && !more ? 0 : (t->nr + more - t->cow) * SITS_KV_PAGE_TOKENS;
+	room = t->cow && !more ? 0 : (t->nr_gone + t->nr + more - t->cow) * SITS_KV_PAGE_TOKENS;
 	room = room > r->nr_cached ? room - r->nr_cached : 0;
 	r->plan = room < r->plan ? room : 0;
 }
@@ -266,7 +275,7 @@ static uint32_t force(struct sits_engine *e, uint32_t left)
 		r = e->running[i];
 		if (!r->forced || !r->plan || r->plan != rows_due(r))
 			continue;
-		n = r->cap - r->nr - 1 < left - used ? r->cap - r->nr - 1 : left - used;
+		n = sits_req_room(e, r) < left - used ? sits_req_room(e, r) : left - used;
 		r->nr_guess = sits_kv_grow(&e->kv, &r->pages, (size_t)r->nr + n) ? 0 : n;
 		used += r->nr_guess;
 	}

@@ -149,6 +149,7 @@ static void request_free(struct request *r)
 	if (r->token)
 		explicit_bzero(r->token, r->cap * sizeof(*r->token));
 	free(r->token);
+	free(r->evict.entropy);
 	sits_sampler_destroy(r->sampler);
 	sits_sampler_destroy(r->spec.sampler);
 	sits_stream_destroy(r->stream);
@@ -167,6 +168,9 @@ static int fill(struct sits_engine *e, struct request *r, const struct sits_gen_
 		memcpy(r->token + p->nr_prompt, p->forced, p->nr_forced * sizeof(*r->token));
 	r->forced = p->nr_forced;
 	r->nr = r->nr_prompt = p->nr_prompt;
+	ret = sits_evict_begin(e, r);
+	if (ret)
+		return ret;
 	ret = sits_sampler_create(&p->sampling, e->m->hp.vocab, &r->sampler);
 	if (ret == -EINVAL)
 		sits_diag_fail(diag, ret, "a sampling parameter is out of its range");
@@ -226,6 +230,15 @@ int sits_req_create(struct sits_engine *e, const struct sits_gen_params *p, cons
 	return 0;
 }
 
+/* ---- rows ---- */
+
+uint32_t sits_req_room(const struct sits_engine *e, const struct request *r)
+{
+	uint32_t room = r->cap - r->nr - 1, limit = sits_evict_limit(e, r), most = limit > r->nr ? limit - r->nr : 0;
+
+	return room < most ? room : most;
+}
+
 /* ---- preemption ---- */
 
 /*
@@ -238,6 +251,7 @@ void sits_req_preempt(struct sits_engine *e, struct request *r)
 	sits_kv_index(&e->kv, &r->pages, r->scope, r->token, r->nr_cached, true);
 	sits_kv_release(&e->kv, &r->pages);
 	sits_spec_drop(e, r);
+	sits_evict_preempted(e, r);
 	r->parked = true;
 	r->nr_cached = 0;
 	r->plan = r->nr_guess = 0;
@@ -276,7 +290,8 @@ void sits_req_finish(struct sits_engine *e, struct request *r, int status, uint3
 {
 	struct sits_gen_result res = {
 		.status = status, .finish = why_finish, .prompt_tokens = r->nr_prompt,
-		.completion_tokens = r->nr - r->nr_prompt, .cached_tokens = r->from_cache, .arrival_ns = r->arrival_ns,
+		.completion_tokens = r->nr - r->nr_prompt, .cached_tokens = r->from_cache,
+		.kv_pages = r->pages.nr, .arrival_ns = r->arrival_ns,
 		.start_ns = r->start_ns, .first_token_ns = r->first_token_ns, .why = why,
 	};
 

@@ -190,11 +190,11 @@ void sits_spec_drop(struct sits_engine *e, struct request *r)
 /* What the request's length and pages allow. Nobody loses a page for a guess. */
 static uint32_t allowed(struct sits_engine *e, struct request *r, uint32_t n)
 {
-	uint32_t room = r->cap - r->nr - 1;
+	uint32_t room = sits_req_room(e, r);
 
 	n = n < room ? n : room;
 	if (n && sits_kv_grow(&e->kv, &r->pages, (size_t)r->nr + n)) {
-		room = r->pages.nr * SITS_KV_PAGE_TOKENS - r->nr;
+		room = (r->pages.nr_gone + r->pages.nr) * SITS_KV_PAGE_TOKENS - r->nr;
 		n = n < room ? n : room;
 	}
 	return n;

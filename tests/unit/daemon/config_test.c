@@ -230,6 +230,14 @@ static void contradictions_are_found(void **state)
 	assert_int_equal(sits_config_check(&c, "t.yaml", hear, &h), -EINVAL);
 	assert_non_null(strstr(h.line[0], "engine.token_budget: 256 is less than engine.max_seqs, 300"));
 	sits_config_fini(&c);
+	assert_int_equal(load(&c, "engine: {kv_keep: 63}\nmodel: {path: /m, key: keyring:k}\n", &h), 0);
+	assert_int_equal(sits_config_check(&c, "t.yaml", hear, &h), -EINVAL);
+	assert_non_null(strstr(h.line[0], "engine.kv_keep: 63 is less than 64 tokens"));
+	sits_config_fini(&c);
+	assert_int_equal(load(&c, "engine: {kv_keep: 64}\nmodel: {path: /m, key: keyring:k}\n", &h), 0);
+	assert_int_equal(sits_config_check(&c, "t.yaml", hear, &h), 0);
+	assert_int_equal(c.engine.kv_keep, 64);
+	sits_config_fini(&c);
 }
 
 static void options_override(void **state)

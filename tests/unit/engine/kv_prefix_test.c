@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * kv_prefix_test.c - shared pages: found by their tokens alone, never written, never lost.
+ * kv_prefix_test.c - shared pages: found by their tokens alone, never written, never lost; and what sequences give up.
  *
- * A page's contents here are, for each token, a digest of all tokens up to it: what keys and values are to a
- * model. Whatever a table is given must therefore fit its own tokens.
+ * A page's contents here are, for each layer, head and token, a digest of all tokens up to it: what keys and values are to a
+ * model. Whatever a table is given must therefore fit its own tokens, wherever its cells lie.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -14,14 +14,19 @@
 #include <cmocka.h>
 
 #include "daemon/engine/kv.h"
+#include "daemon/engine/kv_evict.h"
 #include "daemon/engine/kv_node.h"
 #include "tests/unit/engine/rng.h"
 
 #define P SITS_KV_PAGE_TOKENS
 #define PAGES 61
-#define PAGE_BYTES (P * sizeof(uint64_t))
+#define LAYERS 2
+#define HEADS 3
+#define CELL_BYTES (P * sizeof(uint64_t))
+#define PAGE_BYTES (LAYERS * HEADS * CELL_BYTES)
 #define SEQS 12
-#define MAX_TOKENS (9 * P)
+#define MAX_PAGES 9
+#define MAX_TOKENS (MAX_PAGES * P)
 #define OPS 100000
 #define PRIVATE (1ull << 63)
 
@@ -31,18 +36,32 @@ struct seq {
 	uint32_t nr, cached;	/* tokens; those whose digests are in pages */
 	uint64_t scope;		/* private: in the index while preempted only */
 	bool alive, parked;
+	bool gone[LAYERS][HEADS][MAX_PAGES];
 };
 
 struct fixture {
 	struct sits_kv kv;
 	struct seq s[SEQS];
 	uint64_t last_id;
-	uint32_t hits, partial, copies, parked_hits, evictions, full, quota;
+	uint32_t hits, partial, copies, parked_hits, full, quota;
+	uint32_t cuts, given_up, kept_all, cut_shared;
 };
 
-static uint64_t *slot(struct fixture *f, const struct seq *s, uint32_t i)
+static uint8_t *cell_at(struct fixture *f, uint32_t layer, uint32_t page, uint32_t cell)
 {
-	return (uint64_t *)(f->kv.base + s->t.page[i / P] * f->kv.page_bytes) + i % P;
+	return f->kv.base + page * f->kv.page_bytes + (layer * HEADS + cell) * CELL_BYTES;
+}
+
+/* Where a head has token i; NULL: it has not. */
+static uint64_t *slot(struct fixture *f, const struct seq *s, uint32_t layer, uint32_t head, uint32_t i)
+{
+	uint32_t at;
+
+	if (s->t.cells)
+		at = sits_kv_cells_of(s->t.cells, layer)[head * s->t.cells->cap + i / P];
+	else
+		at = s->t.page[i / P] * HEADS + head;
+	return at == SITS_KV_ABSENT ? NULL : (uint64_t *)cell_at(f, layer, at / HEADS, at % HEADS) + i % P;
 }
 
 static uint64_t digest_next(uint64_t d, int32_t token)
@@ -51,15 +70,33 @@ static uint64_t digest_next(uint64_t d, int32_t token)
 	return d ^ d >> 29;
 }
 
+static void check_token(struct fixture *f, const struct seq *s, uint32_t i, uint64_t d)
+{
+	const uint64_t *at;
+	uint32_t l, g;
+
+	for (l = 0; l < LAYERS; l++) {
+		for (g = 0; g < HEADS; g++) {
+			at = slot(f, s, l, g, i);
+			if (!at != s->gone[l][g][i / P])
+				fail_msg("layer %u, head %u: token %u of %u is %s", l, g, i, s->cached, at ? "there" : "gone");
+			if (at && *at != d + l * HEADS + g)
+				fail_msg("layer %u, head %u: token %u of %u is another's", l, g, i, s->cached);
+		}
+	}
+}
+
 static void check_seq(struct fixture *f, const struct seq *s)
 {
+	const char *why = sits_kv_check_cells(&f->kv, &s->t);
 	uint64_t d = 0;
 	uint32_t i;
 
+	if (why)
+		fail_msg("%s", why);
 	for (i = 0; i < s->cached; i++) {
 		d = digest_next(d, s->token[i]);
-		if (*slot(f, s, i) != d)
-			fail_msg("token %u of %u is another sequence's", i, s->cached);
+		check_token(f, s, i, d);
 	}
 }
 
@@ -91,6 +128,7 @@ static void make(struct fixture *f, struct rng *r, struct seq *s)
 	s->alive = true;
 	s->parked = false;
 	s->cached = 0;
+	memset(s->gone, 0, sizeof(s->gone));
 }
 
 static void admit(struct fixture *f, struct seq *s)
@@ -114,15 +152,15 @@ static void grow(struct fixture *f, struct rng *r, struct seq *s)
 	uint32_t want = s->cached + rng_below(r, s->nr - s->cached + 1), held = f->kv.held[s->t.cls], room, old;
 	bool cow = s->t.cow;
 	uint64_t d = 0;
-	uint32_t i;
+	uint32_t i, l, g, page;
 	int ret;
 
 	room = sits_kv_room(&f->kv);
-	old = s->t.nr;
+	old = s->t.nr + s->t.nr_gone;
 	ret = sits_kv_grow(&f->kv, &s->t, want);
 	if (ret) {
 		assert_true(ret == -ENOSPC || ret == -EDQUOT);
-		assert_int_equal(s->t.nr, old);
+		assert_int_equal(s->t.nr + s->t.nr_gone, old);
 		assert_int_equal(s->t.cow, cow);
 		if (ret == -ENOSPC)
 			assert_true(sits_kv_pages(want) - old + cow > room);
@@ -138,9 +176,12 @@ static void grow(struct fixture *f, struct rng *r, struct seq *s)
 		if (i < s->cached)
 			continue;
 		/* Nobody else may see what is written now. */
-		assert_int_equal(f->kv.node[s->t.page[i / P]].fill, 0);
-		assert_int_equal(f->kv.node[s->t.page[i / P]].ref, 1);
-		*slot(f, s, i) = d;
+		page = s->t.page[i / P - s->t.nr_gone];
+		assert_int_equal(f->kv.node[page].fill, 0);
+		assert_int_equal(f->kv.node[page].ref, 1);
+		for (l = 0; l < LAYERS; l++)
+			for (g = 0; g < HEADS; g++)
+				*((uint64_t *)cell_at(f, l, page, g) + i % P) = d + l * HEADS + g;
 	}
 	s->cached = want > s->cached ? want : s->cached;
 	if (!(s->scope & PRIVATE) && rng_below(r, 2))
@@ -166,6 +207,60 @@ static void preempt(struct fixture *f, struct seq *s)
 	sits_kv_release(&f->kv, &s->t);
 	s->parked = true;
 	s->cached = 0;
+	memset(s->gone, 0, sizeof(s->gone));
+}
+
+static void copy_cell(void *arg, uint32_t layer, uint32_t to_page, uint32_t to_cell, uint32_t from_page, uint32_t from_cell)
+{
+	struct fixture *f = arg;
+
+	assert_int_equal(f->kv.node[to_page].fill, 0);
+	assert_int_equal(f->kv.node[to_page].ref, 1);
+	memcpy(cell_at(f, layer, to_page, to_cell), cell_at(f, layer, from_page, from_cell), CELL_BYTES);
+}
+
+/* The first, and the latest that are there. Return: how many stay. */
+static uint32_t expect_cut(bool *gone, uint32_t full, uint32_t keep)
+{
+	uint32_t i, nr = 0, stay = 1;
+
+	for (i = full; i-- > 1;) {
+		if (gone[i])
+			continue;
+		gone[i] = ++nr >= keep;
+		stay += !gone[i];
+	}
+	return stay;
+}
+
+static void evict(struct fixture *f, struct rng *r, struct seq *s)
+{
+	uint32_t keep[LAYERS][HEADS], full = s->cached / P, l, g, sum, most = 0, nr = s->t.nr, shared = 0, i;
+	const struct sits_kv_cut cut = {
+		.layers = LAYERS, .heads = HEADS, .keep = keep[0], .copy = copy_cell, .arg = f,
+	};
+	int ret;
+
+	if (s->t.cow || !full)
+		return;
+	for (l = 0; l < LAYERS; l++) {
+		for (g = sum = 0; g < HEADS; g++) {
+			keep[l][g] = 2 + rng_below(r, full);
+			sum += expect_cut(s->gone[l][g], full, keep[l][g]);
+		}
+		sum = (sum + HEADS - 1) / HEADS;
+		most = sum > most ? sum : most;
+	}
+	for (i = 0; i < full - s->t.nr_gone; i++)
+		shared += f->kv.node[s->t.page[i]].fill || f->kv.node[s->t.page[i]].ref > 1;
+	ret = sits_kv_evict(&f->kv, &s->t, full, &cut);
+	assert_true(ret >= 0 && s->t.nr == nr - (uint32_t)ret);
+	/* Either as few as the cells fill, or as before. */
+	assert_true(!ret || s->t.nr == most + (sits_kv_pages(s->cached) - full));
+	f->cuts++;
+	f->given_up += (uint32_t)ret;
+	f->cut_shared += shared && ret;
+	f->kept_all += shared && !ret && most < full;
 }
 
 static void operate(struct fixture *f, struct rng *r)
@@ -184,6 +279,8 @@ static void operate(struct fixture *f, struct rng *r)
 		preempt(f, s);
 	} else if (what == 2 && !rng_below(r, 40)) {
 		sits_kv_forget(&f->kv, s->scope);
+	} else if (what == 3) {
+		evict(f, r, s);
 	} else {
 		grow(f, r, s);
 	}
@@ -210,8 +307,11 @@ static void run_random(const char *name, uint32_t quota)
 	printf("# hits %u, in part %u, copied %u, resumed %u, evicted %u, full %u, over quota %u\n", f->hits, f->partial,
 	       f->copies, f->parked_hits, (uint32_t)f->kv.evicted, f->full, f->quota);
 	assert_true(f->hits > 1000 && f->partial > 100 && f->copies > 100 && f->parked_hits > 100);
+	printf("# %u times something was given up, %u pages; %u times of shared pages, %u times these stayed\n", f->cuts,
+	       f->given_up, f->cut_shared, f->kept_all);
 	assert_true(f->kv.evicted > 1000 && f->full > 100);
-	assert_true(!f->quota == (quota == UINT32_MAX));
+	assert_true(f->cuts > 1000 && f->given_up > 1000 && f->cut_shared > 100);
+	assert_true(!f->quota == (quota == UINT32_MAX) && (f->kept_all || !f->quota));
 	for (i = 0; i < SEQS; i++)
 		sits_kv_release(&f->kv, &f->s[i].t);
 	sits_kv_forget(&f->kv, 1);
