@@ -115,7 +115,7 @@ with Dir() as d:
     tap.check("an empty file is refused, by name", r.rc == 1 and "config.json: empty" in r.err and not (d / "bad.sits").exists(), r)
     (src / "config.json").unlink()
     r = sits("seal", "--key", key, src, d / "bad.sits")
-    tap.check("a directory that is no model is refused", r.rc == 1 and "a GGUF is sealed as a file" in r.err, r)
+    tap.check("a directory that is no model is refused", r.rc == 1 and "a GGUF is given as a file" in r.err, r)
     (src / "config.json").write_text("{}")
 
     # Killed in the middle: nothing at its place, and the next seal removes what was left.

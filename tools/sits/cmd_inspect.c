@@ -9,6 +9,7 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/sealed_dir.h"
+#include "tools/sits/tool_dir.h"
 #include "tools/sits/tool_opts.h"
 
 #define CMD "inspect"
@@ -35,7 +36,7 @@ static int inspect(const char *path, const char *spec, bool json)
 	status = tool_open(CMD, NULL, NULL, &ctx);
 	if (!status && spec)
 		status = tool_key(CMD, ctx, "--key", spec, json, &key);
-	if (!status && sealed_dir_is(path)) {
+	if (!status && tool_dir_is(path)) {
 		status = sealed_dir_inspect(&dir, ctx, key, path);
 	} else if (!status) {
 		ret = sits_sealed_inspect(ctx, path, key, &info);

@@ -12,6 +12,7 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/sealed_dir.h"
+#include "tools/sits/tool_dir.h"
 #include "tools/sits/tool_opts.h"
 
 #define CMD "seal"
@@ -101,7 +102,7 @@ static int seal(void *arg, struct sits_ctx *ctx, const struct sits_key *key)
 	struct sits_sealed_info info;
 	int ret;
 
-	if (sealed_dir_is(a->in))
+	if (tool_dir_is(a->in))
 		return sealed_dir_seal(&dir, ctx, key, a->in, a->out, &a->opts);
 	tool_catch_signals();
 	ret = sits_seal(ctx, a->in, a->out, key, &a->opts);

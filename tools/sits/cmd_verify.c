@@ -10,6 +10,7 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/sealed_dir.h"
+#include "tools/sits/tool_dir.h"
 #include "tools/sits/tool_opts.h"
 
 #define CMD "verify"
@@ -71,7 +72,7 @@ static int verify(void *arg, struct sits_ctx *ctx, const struct sits_key *key)
 	struct sits_sealed_info info;
 	int ret;
 
-	if (sealed_dir_is(a->path))
+	if (tool_dir_is(a->path))
 		return sealed_dir_verify(&dir, ctx, key, a->path, &a->opts);
 	tool_catch_signals();
 	ret = sits_sealed_verify(ctx, a->path, key, &a->opts, &info);

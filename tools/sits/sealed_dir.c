@@ -22,12 +22,9 @@
 #include "sits/region.h"
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/tool_dir.h"
 
 #define TMP_MARK	".sits-tmp."
-#define INDEX_NAME	"model.safetensors.index.json"
-#define WHOLE_NAME	"model.safetensors"
-#define INDEX_MAX	(128u << 20)
-#define DIR_NEEDS	"is a directory; one to seal has config.json, tokenizer.json and *.safetensors in it; a GGUF is sealed as a file"
 
 struct sealing {
 	const struct sealed_dir_args *a;
@@ -58,173 +55,23 @@ static int because(struct sealing *s, const char *what, int err, const char *wor
 	return err;
 }
 
-bool sealed_dir_is(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
-static int join(char out[4096], const char *dir, const char *name, const char *suffix)
-{
-	int n = snprintf(out, 4096, "%s/%s%s", dir, name, suffix);
-
-	return n < 0 || n >= 4096 ? -ENAMETOOLONG : 0;
-}
-
 /* ------------------------------------------------------------------ which files */
 
-/* The weights' files that the index names: others may lie beside them, in another form. NULL: there is no index. */
-static int read_index(struct sealing *s, json_t **names)
+static void tell_left_out(void *arg, const char *name)
 {
-	const char *key;
-	json_error_t err;
-	json_t *root, *v;
-	char path[4096];
-	struct stat st;
-
-	*names = NULL;
-	if (join(path, s->in, INDEX_NAME, "") || stat(path, &st))
-		return 0;
-	if (!S_ISREG(st.st_mode) || st.st_size > INDEX_MAX)
-		return because(s, path, -EFBIG, "is no file of sensible size");
-	root = json_load_file(path, 0, &err);
-	if (!json_is_object(json_object_get(root, "weight_map"))) {
-		json_decref(root);
-		return because(s, path, -EBADMSG, "is no JSON object with a weight_map");
-	}
-	*names = json_object();
-	json_object_foreach(json_object_get(root, "weight_map"), key, v)
-		if (json_is_string(v))
-			json_object_set_new(*names, json_string_value(v), json_true());
-	json_decref(root);
-	return *names ? 0 : -ENOMEM;
-}
-
-static bool is_wanted(const char *name, const json_t *index, bool has_whole)
-{
-	if (!sits_manifest_is_weights(name))
-		return sits_manifest_is_model_file(name) && (index || strcmp(name, INDEX_NAME));
-	if (index)
-		return json_object_get(index, name);
-	return !has_whole || !strcmp(name, WHOLE_NAME);
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct sits_manifest_file *)a)->name, ((const struct sits_manifest_file *)b)->name);
-}
-
-static int add_file(struct sealing *s, const char *name, uint64_t bytes)
-{
-	struct sits_manifest_file *grown = reallocarray(s->m.file, s->m.nr + 1, sizeof(*grown));
-
-	if (!grown)
-		return failed(s, s->in, -ENOMEM);
-	s->m.file = grown;
-	grown[s->m.nr] = (struct sits_manifest_file){ .bytes = bytes };
-	snprintf(grown[s->m.nr].name, sizeof(grown->name), "%s", name);
-	s->m.nr++;
-	return 0;
-}
-
-static bool has(const struct sits_manifest *m, const char *name)
-{
-	size_t i;
-
-	for (i = 0; i < m->nr; i++)
-		if (!strcmp(m->file[i].name, name))
-			return true;
-	return false;
-}
-
-static int look_at(struct sealing *s, const char *name, const json_t *index, bool has_whole)
-{
-	char path[4096];
-	struct stat st;
-
-	if (*name == '.' || !is_wanted(name, index, has_whole))
-		return 0;
-	if (join(path, s->in, name, ""))
-		return failed(s, s->in, -ENAMETOOLONG);
-	if (stat(path, &st))
-		return failed(s, path, -errno);
-	if (!S_ISREG(st.st_mode) || !st.st_size)
-		return because(s, path, -EINVAL, S_ISREG(st.st_mode) ? "empty" : "not a regular file");
-	if (!sits_manifest_name_ok(name, strlen(name)) || s->m.nr == SITS_MANIFEST_FILES_MAX)
-		return because(s, path, -EINVAL, s->m.nr == SITS_MANIFEST_FILES_MAX ? "one file more than a directory can have" :
-			       "its name is too long, or has control characters");
-	return add_file(s, name, (uint64_t)st.st_size);
-}
-
-/* What sitsd would refuse for what is missing is not sealed: the index names each file of weights, or there is just one. */
-static int check_weights(struct sealing *s, json_t *index)
-{
-	char safe[512], words[800];
-	size_t i, nr = 0;
-	const char *name;
-	json_t *v;
-
-	json_object_foreach(index, name, v)
-		if (!sits_manifest_is_weights(name) || !has(&s->m, name)) {
-			snprintf(words, sizeof(words), INDEX_NAME " names %s, but no such *.safetensors file is in the directory",
-				 tool_print_safe(name, safe, sizeof(safe)));
-			return because(s, s->in, -ENOENT, words);
-		}
-	for (i = 0; i < s->m.nr; i++)
-		nr += sits_manifest_is_weights(s->m.file[i].name);
-	if (nr > 1 && !index)
-		return because(s, s->in, -EINVAL, "several files *.safetensors, but no " INDEX_NAME " that says what is in which");
-	return nr ? 0 : because(s, s->in, -ENOENT, DIR_NEEDS);
-}
-
-/* Told once it is known that the rest is a model. */
-static int tell_left_out(struct sealing *s, const char *name, const json_t *index, bool has_whole)
-{
+	const struct sealing *s = arg;
 	char safe[512];
 
-	if (*name != '.' && !is_wanted(name, index, has_whole) && !s->a->quiet)
+	if (!s->a->quiet)
 		fprintf(stderr, "sits %s: left out: %s\n", s->a->cmd, tool_print_safe(name, safe, sizeof(safe)));
-	return 0;
-}
-
-static int for_names(struct sealing *s, const json_t *index, bool has_whole,
-		     int (*fn)(struct sealing *s, const char *name, const json_t *index, bool has_whole))
-{
-	struct dirent *e;
-	DIR *d = opendir(s->in);
-	int ret = d ? 0 : failed(s, s->in, -errno);
-
-	while (!ret && (e = readdir(d)))
-		ret = fn(s, e->d_name, index, has_whole);
-	if (d)
-		closedir(d);
-	return ret;
 }
 
 static int list_files(struct sealing *s)
 {
-	json_t *index = NULL;
-	char path[4096];
-	bool has_whole;
-	int ret;
+	struct tool_dir_why why;
+	int ret = tool_dir_list(s->in, &s->m, tell_left_out, s, &why);
 
-	ret = read_index(s, &index);
-	if (ret)
-		return ret;
-	has_whole = !join(path, s->in, WHOLE_NAME, "") && !access(path, F_OK);
-	ret = for_names(s, index, has_whole, look_at);
-	if (!ret && (!has(&s->m, "config.json") || !has(&s->m, "tokenizer.json")))
-		ret = because(s, s->in, -ENOENT, DIR_NEEDS);
-	if (!ret)
-		ret = check_weights(s, index);
-	if (!ret)
-		ret = for_names(s, index, has_whole, tell_left_out);
-	json_decref(index);
-	if (ret)
-		return ret;
-	qsort(s->m.file, s->m.nr, sizeof(*s->m.file), by_name);
-	return 0;
+	return ret ? because(s, why.path, ret, why.words) : 0;
 }
 
 /* ------------------------------------------------------------------ the new directory */
@@ -290,7 +137,7 @@ static void remove_stale(const char *dir, const char *base)
 
 	snprintf(mark, sizeof(mark), "%s" TMP_MARK, base);
 	while (d && (e = readdir(d))) {
-		if (strncmp(e->d_name, mark, strlen(mark)) || join(path, dir, e->d_name, ""))
+		if (strncmp(e->d_name, mark, strlen(mark)) || tool_dir_join(path, dir, e->d_name, ""))
 			continue;
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
@@ -347,7 +194,7 @@ static int seal_files(struct sealing *s)
 
 		snprintf(label, sizeof(label), "%s", name);
 		s->opts.progress_arg = label;
-		if (join(in, s->in, name, "") || join(out, s->tmp, name, SITS_SEALED_SUFFIX))
+		if (tool_dir_join(in, s->in, name, "") || tool_dir_join(out, s->tmp, name, SITS_SEALED_SUFFIX))
 			return failed(s, s->in, -ENAMETOOLONG);
 		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
 		if (!ret)
@@ -368,7 +215,7 @@ static int seal_manifest(struct sealing *s)
 	int fd, ret;
 
 	ret = sits_manifest_write(&s->m, &text, &len);
-	if (ret || join(out, s->tmp, SITS_MANIFEST_FILE, ""))
+	if (ret || tool_dir_join(out, s->tmp, SITS_MANIFEST_FILE, ""))
 		return failed(s, s->in, ret ? ret : -ENAMETOOLONG);
 	fd = memfd_create("manifest", MFD_CLOEXEC);
 	if (fd < 0 || write(fd, text, len) != (ssize_t)len) {
@@ -519,13 +366,13 @@ static int list_sealed(struct sealing *s)
 		if (!sits_manifest_name_ok(name, len) || s->m.nr == SITS_MANIFEST_FILES_MAX)
 			ret = because(s, s->in, -EINVAL, "a name that is too long or has control characters, or too many files");
 		else
-			ret = add_file(s, name, 0);
+			ret = tool_dir_add(&s->m, name, 0) ? failed(s, s->in, -ENOMEM) : 0;
 	}
 	if (d)
 		closedir(d);
 	if (ret)
 		return ret;
-	qsort(s->m.file, s->m.nr, sizeof(*s->m.file), by_name);
+	tool_dir_sort(&s->m);
 	s->info = calloc(s->m.nr + 1, sizeof(*s->info));
 	return s->info ? 0 : failed(s, s->in, -ENOMEM);
 }
@@ -539,7 +386,7 @@ int sealed_dir_inspect(const struct sealed_dir_args *a, struct sits_ctx *ctx, co
 
 	ret = list_sealed(&s);
 	for (i = 0; i <= s.m.nr && !ret; i++) {
-		if (i < s.m.nr ? join(file, path, s.m.file[i].name, SITS_SEALED_SUFFIX) : join(file, path, SITS_MANIFEST_FILE, ""))
+		if (i < s.m.nr ? tool_dir_join(file, path, s.m.file[i].name, SITS_SEALED_SUFFIX) : tool_dir_join(file, path, SITS_MANIFEST_FILE, ""))
 			ret = failed(&s, path, -ENAMETOOLONG);
 		if (!ret)
 			ret = sits_sealed_inspect(ctx, file, key, &s.info[i]);
@@ -563,7 +410,7 @@ static int load_manifest(struct sealing *s, const struct sits_load_opts *opts, s
 	char file[4096];
 	int ret;
 
-	if (join(file, s->in, SITS_MANIFEST_FILE, ""))
+	if (tool_dir_join(file, s->in, SITS_MANIFEST_FILE, ""))
 		return failed(s, s->in, -ENAMETOOLONG);
 	if (access(file, F_OK) && errno == ENOENT)
 		return because(s, s->in, -ENOENT, "is a directory, but not a sealed one: it has no " SITS_MANIFEST_FILE);
@@ -597,7 +444,7 @@ static int verify_file(struct sealing *s, size_t i, const struct sits_load_opts 
 
 	snprintf(label, sizeof(label), "%s", f->name);
 	o.progress_arg = label;
-	if (join(file, s->in, f->name, SITS_SEALED_SUFFIX))
+	if (tool_dir_join(file, s->in, f->name, SITS_SEALED_SUFFIX))
 		return failed(s, s->in, -ENAMETOOLONG);
 	ret = sits_sealed_verify(s->ctx, file, s->key, &o, &s->info[i]);
 	if (ret)

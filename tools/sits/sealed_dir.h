@@ -17,8 +17,6 @@ struct sealed_dir_args {
 	bool json, quiet;
 };
 
-bool sealed_dir_is(const char *path);	/* any directory */
-
 /**
  * sealed_dir_seal() - Seal the files of a model in the directory @in into a new directory @out.
  * @opts: of each file; model_id NULL means the base name of @in; force: a sealed directory at @out is replaced
