@@ -57,6 +57,7 @@ struct sits_gguf {
 	struct gguf_kv *kv;
 	struct sits_gguf_tensor *tensor;
 	uint64_t nr_kv, nr_tensors;
+	const uint8_t *keys_end;
 	struct gguf_table by_key, by_name;
 	uint64_t seed[2];
 };
@@ -672,6 +673,7 @@ static int index_all(struct gguf_cur *c, struct sits_gguf *g)
 		ret = alloc_index(c, g);
 	for (i = 0; !ret && i < g->nr_kv; i++)
 		ret = take_kv(c, g, i);
+	g->keys_end = c->base + c->pos;
 	if (!ret)
 		ret = read_alignment(c, g, &align);
 	for (i = 0; !ret && i < g->nr_tensors; i++)
@@ -875,6 +877,11 @@ int sits_gguf_key_at(const struct sits_gguf *g, uint64_t i, struct sits_str *key
 	*key = g->kv[i].key;
 	*type = g->kv[i].type;
 	return 0;
+}
+
+const void *sits_gguf_keys_end(const struct sits_gguf *g)
+{
+	return g->keys_end;
 }
 
 uint64_t sits_gguf_nr_tensors(const struct sits_gguf *g)

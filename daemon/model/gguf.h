@@ -80,6 +80,7 @@ int sits_gguf_get_array(const struct sits_gguf *g, const char *key, struct sits_
 /* Walk in file order. Key names and types for inspection. */
 uint64_t sits_gguf_nr_keys(const struct sits_gguf *g);
 int sits_gguf_key_at(const struct sits_gguf *g, uint64_t i, struct sits_str *key, enum sits_gguf_type *type);
+const void *sits_gguf_keys_end(const struct sits_gguf *g);	/* in the file: the byte behind the last key's value */
 uint64_t sits_gguf_nr_tensors(const struct sits_gguf *g);
 const struct sits_gguf_tensor *sits_gguf_tensor_at(const struct sits_gguf *g, uint64_t i);
 /** sits_gguf_find() - A tensor by name, or NULL. */

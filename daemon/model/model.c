@@ -15,6 +15,7 @@
 
 #include "daemon/model/arch.h"
 #include "daemon/model/hf.h"
+#include "daemon/model/tok_json.h"
 
 static const struct sits_arch *const archs[] = {
 	&sits_arch_deepseek2, &sits_arch_llama, &sits_arch_olmoe, &sits_arch_qwen2, &sits_arch_qwen2moe, &sits_arch_qwen3,
@@ -62,6 +63,25 @@ static int32_t find_start_token(const struct sits_model *m)
 	return id;
 }
 
+/* From the keys of a GGUF, from a tokenizer.json in them, or from the one of a directory. */
+static int make_tokenizer(struct sits_model *m, struct sits_diag *diag)
+{
+	struct sits_tok_json json;
+	struct sits_str s;
+	int ret;
+
+	if (m->dir)
+		return sits_tokenizer_create_ext(m->gguf, sits_hf_tokenizer(m->dir), &m->tok, diag);
+	if (sits_gguf_get_str(m->gguf, "tokenizer.ggml.model", &s) != -ENOENT ||
+	    sits_gguf_get_str(m->gguf, SITS_TOK_JSON_KEY, &s) == -ENOENT)
+		return sits_tokenizer_create(m->gguf, &m->tok, diag);
+	ret = sits_tok_json_embedded(m->gguf, &json, diag);
+	if (!ret)
+		ret = sits_tokenizer_create_ext(m->gguf, &json.ext, &m->tok, diag);
+	sits_tok_json_fini(&json);
+	return ret;
+}
+
 /* Everything behind the index. */
 static int build(struct sits_model *m, struct sits_diag *diag)
 {
@@ -76,8 +96,7 @@ static int build(struct sits_model *m, struct sits_diag *diag)
 		m->name = m->arch;
 	ret = find_arch(m, &arch, diag);
 	if (!ret)
-		ret = m->dir ? sits_tokenizer_create_ext(m->gguf, sits_hf_tokenizer(m->dir), &m->tok, diag)
-			     : sits_tokenizer_create(m->gguf, &m->tok, diag);
+		ret = make_tokenizer(m, diag);
 	if (!ret)
 		ret = arch->load(m, diag);
 	if (ret)

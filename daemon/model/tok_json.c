@@ -869,6 +869,72 @@ int sits_tok_json_read(const struct sits_tok_json_src *src, struct sits_meta *me
 	return ret == -ENOMEM ? sits_diag_fail(diag, ret, "no memory for " FILE_NAME) : ret;
 }
 
+/* Are the tokens of @g those that the tokenizer.json gave? */
+static int same_tokens(const struct sits_gguf *g, const uint8_t *image, size_t len, struct sits_diag *diag)
+{
+	struct sits_gguf_array a, b, at, bt;
+	struct sits_gguf *own;
+	uint64_t i;
+	int ret = sits_gguf_open(image, len, &own, diag);
+
+	if (ret)
+		return ret;
+	ret = sits_gguf_get_array(own, "tokenizer.ggml.tokens", &b) || sits_gguf_get_array(own, "tokenizer.ggml.token_type", &bt) ||
+	      sits_gguf_get_array(g, "tokenizer.ggml.tokens", &a) || sits_gguf_get_array(g, "tokenizer.ggml.token_type", &at) ||
+	      a.type != SITS_GGUF_STRING || at.type != SITS_GGUF_I32 || a.nr != b.nr || at.nr != bt.nr ||
+	      memcmp(at.data, bt.data, (size_t)at.nr * sizeof(int32_t));
+	for (i = 0; !ret && i < a.nr; i++)
+		ret = a.strings[i].len != b.strings[i].len || memcmp(a.strings[i].p, b.strings[i].p, a.strings[i].len);
+	sits_gguf_close(own);
+	return ret ? sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.tokens or token_type: not those of key " SITS_TOK_JSON_KEY) : 0;
+}
+
+static int mark_ends(const struct sits_gguf *g, uint64_t nr_tokens, uint16_t *attr, struct sits_diag *diag)
+{
+	struct sits_gguf_array ends;
+	uint64_t i;
+	int32_t id;
+	int ret = sits_gguf_get_array(g, SITS_TOK_ENDS_KEY, &ends);
+
+	if (ret == -ENOENT)
+		return 0;
+	if (ret || ends.type != SITS_GGUF_I32)
+		return sits_diag_fail(diag, -EBADMSG, SITS_TOK_ENDS_KEY ": not an array of 32-bit integers");
+	for (i = 0; i < ends.nr; i++) {
+		memcpy(&id, (const uint8_t *)ends.data + i * sizeof(id), sizeof(id));
+		if (id < 0 || (uint64_t)id >= nr_tokens)
+			return sits_diag_fail(diag, -EBADMSG, SITS_TOK_ENDS_KEY ": %" PRId32 ", but there are %" PRIu64 " tokens", id, nr_tokens);
+		attr[id] |= SITS_TOK_ATTR_EOG;
+	}
+	return 0;
+}
+
+int sits_tok_json_embedded(const struct sits_gguf *g, struct sits_tok_json *out, struct sits_diag *diag)
+{
+	struct sits_tok_json_src src = { .bos = -1 };
+	struct sits_gguf_array tokens;
+	struct sits_meta meta = { 0 };
+	uint8_t *image = NULL;
+	size_t len;
+	int ret;
+
+	memset(out, 0, sizeof(*out));
+	if (sits_gguf_get_str(g, SITS_TOK_JSON_KEY, &src.tokenizer))
+		return sits_diag_fail(diag, -EBADMSG, SITS_TOK_JSON_KEY ": not a string");
+	if (sits_gguf_get_array(g, "tokenizer.ggml.tokens", &tokens) || !tokens.nr || tokens.nr > SITS_TOK_MAX_VOCAB)
+		return sits_diag_fail(diag, -EBADMSG, "tokenizer.ggml.tokens: missing, or not an array of 1 to %u tokens", SITS_TOK_MAX_VOCAB);
+	src.vocab = (uint32_t)tokens.nr;
+	ret = sits_tok_json_read(&src, &meta, out, diag);
+	if (sits_meta_end(&meta, &image, &len) && !ret)
+		ret = sits_diag_fail(diag, -ENOMEM, "no memory for " FILE_NAME);
+	if (!ret)
+		ret = same_tokens(g, image, len, diag);
+	if (!ret)
+		ret = mark_ends(g, tokens.nr, out->attr, diag);
+	free(image);
+	return ret;
+}
+
 void sits_tok_json_fini(struct sits_tok_json *t)
 {
 	json_decref(t->root);

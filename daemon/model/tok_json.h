@@ -45,6 +45,18 @@ struct sits_tok_json {
  */
 int sits_tok_json_read(const struct sits_tok_json_src *src, struct sits_meta *meta, struct sits_tok_json *out,
 		       struct sits_diag *diag);
+
+/* A GGUF that was made of such files has tokenizer.json whole under this key of the GGUF specification, and no tokenizer.ggml.model. */
+#define SITS_TOK_JSON_KEY	"tokenizer.huggingface.json"
+/* Our own: the ids of all tokens that end generation. */
+#define SITS_TOK_ENDS_KEY	"tokenizer.sits.end_token_ids"
+
+/**
+ * sits_tok_json_embedded() - The same from the keys of a GGUF, for sits_tokenizer_create_ext() with that GGUF.
+ * @g: its tokenizer.ggml.tokens and token_type must be those of the tokenizer.json
+ * Return: as sits_tok_json_read().
+ */
+int sits_tok_json_embedded(const struct sits_gguf *g, struct sits_tok_json *out, struct sits_diag *diag);
 void sits_tok_json_fini(struct sits_tok_json *t);
 
 #endif

@@ -100,20 +100,35 @@ def experts(i, shared=False):
     return out + [matrix(b + f"{part}_shexp.weight", 32, 32) for part in ("gate", "up", "down") if shared]
 
 
-def mixture(name, arch, keys, tensors, layers=1):
+def json_tokenizer(words):
+    """As sits quantize writes it for a directory: tokenizer.json whole, and what follows from it."""
+    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [
+        {"id": i, "content": words[i], "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+        for i in (0, 1, 2)], "normalizer": None, "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first",
+                                                                  "split": True},
+        "post_processor": None, "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first", "split": True},
+        "model": {"type": "BPE", "unk_token": words[0], "fuse_unk": True, "byte_fallback": False, "vocab": {w: i for i, w in enumerate(words)},
+                  "merges": [["\u2581", "t"], ["h", "e"], ["\u2581t", "he"]]}}
+    return [("tokenizer.huggingface.json", STRING, json.dumps(whole, ensure_ascii=False, separators=(",", ":"))),
+            ("tokenizer.sits.end_token_ids", ARRAY, (I32, [2]))]
+
+
+def mixture(name, arch, keys, tensors, layers=1, as_json=False):
     """A mixture of four experts, two for each token, 32 wide, with few tokens: small, so that mutations hit what is its own."""
     words = ["<unk>", "<|im_start|>", "<|im_end|>", "\u2581", "t", "h", "e", "\u2581t", "he", "\u2581the"]
     sizes = {"block_count": layers, "context_length": 64, "embedding_length": 32, "feed_forward_length": 64, "attention.head_count": 2,
              "attention.head_count_kv": 1, "vocab_size": len(words), "expert_count": 4, "expert_used_count": 2,
              "expert_feed_forward_length": 32} | {k: v for k, v in keys.items() if type(v) is int}
     floats = {"attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e4} | {k: v for k, v in keys.items() if type(v) is float}
+    tokenizer = [("tokenizer.ggml.model", STRING, "llama"),
+                 ("tokenizer.ggml.scores", ARRAY, (F32, [-float(i) for i in range(len(words))]))]
     save("gguf", name + "-model", gguf(
         [("general.architecture", STRING, arch)] + [(f"{arch}.{k}", U32, v) for k, v in sizes.items()] +
         [(f"{arch}.{k}", F32, v) for k, v in floats.items()] + [(f"{arch}.{k}", BOOL, v) for k, v in keys.items() if type(v) is bool] + [
-            ("tokenizer.ggml.model", STRING, "llama"), ("tokenizer.ggml.tokens", ARRAY, (STRING, words)),
-            ("tokenizer.ggml.scores", ARRAY, (F32, [-float(i) for i in range(len(words))])),
+            ("tokenizer.ggml.tokens", ARRAY, (STRING, words)),
             ("tokenizer.ggml.token_type", ARRAY, (I32, [2, 3, 3] + [1] * 7)), ("tokenizer.ggml.unknown_token_id", U32, 0),
-            ("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2)],
+            ("tokenizer.ggml.bos_token_id", U32, 1), ("tokenizer.ggml.eos_token_id", U32, 2)] +
+        (json_tokenizer(words) if as_json else tokenizer),
         [matrix("token_embd.weight", 32, len(words)), vector("output_norm.weight", 32)] + tensors))
 
 
@@ -121,8 +136,9 @@ def mixture_seeds():
     qkv = [vector("blk.0.attn_q.bias", 32), vector("blk.0.attn_k.bias", 16), vector("blk.0.attn_v.bias", 16)]
     mixture("qwen2moe", "qwen2moe", {"expert_shared_feed_forward_length": 32},
             attention(0) + qkv + experts(0, shared=True) + [vector("blk.0.ffn_gate_inp_shexp.weight", 32)])
-    mixture("olmoe", "olmoe", {"expert_weights_norm": False},
-            attention(0) + [vector("blk.0.attn_q_norm.weight", 32), vector("blk.0.attn_k_norm.weight", 16)] + experts(0))
+    norms = [vector("blk.0.attn_q_norm.weight", 32), vector("blk.0.attn_k_norm.weight", 16)]
+    mixture("olmoe", "olmoe", {"expert_weights_norm": False}, attention(0) + norms + experts(0))
+    mixture("olmoe-json", "olmoe", {}, attention(0) + norms + experts(0), as_json=True)
     # Experts in tensors of their own, as older files and safetensors have them.
     mixture("mixtral", "llama", {}, attention(0) + experts(0)[:1] +
             [matrix(f"blk.0.ffn_{part}.{x}.weight", 32, 32) for part in ("gate", "up", "down") for x in range(4)])

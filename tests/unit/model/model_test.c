@@ -69,7 +69,7 @@ static void seeds_of_the_fuzzer_are_models(void **state)
 	}
 	closedir(dir);
 	print_message("# %d models, %d of them mixtures of experts\n", nr, mixtures);
-	assert_true(nr >= 7 && mixtures >= 5);
+	assert_true(nr >= 8 && mixtures >= 6);
 }
 
 int main(void)

@@ -157,6 +157,32 @@ static void check_corpus(const struct sits_tokenizer *tok, const char *golden_pa
 	free(golden.p);
 }
 
+/* The keys that @src gives and @json, as a GGUF has them. @end: the ids of [nr_end] tokens; nr_end 0: no such key */
+static int embed(const struct sits_tok_json_src *src, struct sits_str json, const int32_t *end, size_t nr_end, struct tok *t,
+		 struct sits_diag *diag)
+{
+	struct sits_meta meta = { 0 };
+	struct sits_tok_json tj;
+	size_t len;
+	int ret;
+
+	memset(t, 0, sizeof(*t));
+	diag->msg[0] = '\0';
+	assert_int_equal(sits_tok_json_read(src, &meta, &tj, diag), 0);
+	sits_tok_json_fini(&tj);
+	sits_meta_str(&meta, SITS_TOK_JSON_KEY, json.p, json.len);
+	if (nr_end)
+		sits_meta_i32s(&meta, SITS_TOK_ENDS_KEY, end, nr_end);
+	assert_int_equal(sits_meta_end(&meta, &t->image, &len), 0);
+	assert_int_equal(sits_gguf_open(t->image, len, &t->g, diag), 0);
+	ret = sits_tok_json_embedded(t->g, &tj, diag);
+	if (!ret)
+		ret = sits_tokenizer_create_ext(t->g, &tj.ext, &t->tok, diag);
+	sits_tok_json_fini(&tj);
+	return ret;
+}
+
+/* Read as a file, and as a key of a GGUF. */
 static void check(const char *path, const char *golden)
 {
 	struct bytes file = slurp(path);
@@ -166,6 +192,10 @@ static void check(const char *path, const char *golden)
 
 	if (make(&src, &t, &diag))
 		fail_msg("%s: %s", path, diag.msg);
+	check_corpus(t.tok, golden);
+	drop(&t);
+	if (embed(&src, src.tokenizer, NULL, 0, &t, &diag))
+		fail_msg("%s as a key: %s", path, diag.msg);
 	check_corpus(t.tok, golden);
 	drop(&t);
 	free(file.p);
@@ -356,6 +386,43 @@ static void a_template_says_what_starts_and_ends_a_text(void **state)
 	REFUSED(post, "{\"type\":\"BertProcessing\"}", -EPROTONOSUPPORT, "\"BertProcessing\" is not supported");
 }
 
+/* What tokenizer_config.json and others say is in the keys beside it. */
+static void a_gguf_can_have_it_as_a_key(void **state)
+{
+	static const char config[] = "{\"bos_token\":\"<s>\",\"eos_token\":\"<x>\",\"add_bos_token\":true}";
+	static const int32_t end[] = { 5, 7 }, beyond[] = { 10 };
+	struct sits_diag diag;
+	struct parts other = right;
+	struct sits_tok_json_src src;
+	size_t len, len2;
+	char *s = text_of(&right, &len), *s2;
+	struct tok t;
+
+	src = src_of(s, len);
+	src.vocab = 10;
+	src.config = (struct sits_str){ config, sizeof(config) - 1 };
+	if (embed(&src, src.tokenizer, end, 2, &t, &diag))
+		fail_msg("%s", diag.msg);
+	assert_int_equal(sits_tokenizer_vocab(t.tok), 10);
+	ENCODES(&t, "<s>c", SITS_TOK_SPECIAL | SITS_TOK_ADD_BOS, 6, 6, 5);
+	assert_true(sits_tokenizer_is_eog(t.tok, 5) && sits_tokenizer_is_eog(t.tok, 7) && !sits_tokenizer_is_eog(t.tok, 4));
+	drop(&t);
+
+	assert_int_equal(embed(&src, src.tokenizer, beyond, 1, &t, &diag), -EBADMSG);
+	assert_non_null(strstr(diag.msg, "end_token_ids: 10, but there are 10 tokens"));
+	drop(&t);
+	/* Another tokenizer than the one that the tokens are of. */
+	other.vocab = "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"\\u0120ab\":4,\"d\":5}";
+	s2 = text_of(&other, &len2);
+	assert_int_equal(embed(&src, (struct sits_str){ s2, len2 }, NULL, 0, &t, &diag), -EBADMSG);
+	assert_non_null(strstr(diag.msg, "not those of key tokenizer.huggingface.json"));
+	drop(&t);
+	assert_int_equal(embed(&src, (struct sits_str){ "{", 1 }, NULL, 0, &t, &diag), -EBADMSG);
+	drop(&t);
+	free(s);
+	free(s2);
+}
+
 static void what_is_not_supported_is_refused_by_name(void **state)
 {
 	REFUSED(top, "\"version\":\"1.0\",\"new\":1", -EPROTONOSUPPORT, "the file.new is not known");
@@ -506,6 +573,7 @@ int main(void)
 		cmocka_unit_test(a_right_file_is_read),
 		cmocka_unit_test(tokens_that_end_come_from_the_configuration_too),
 		cmocka_unit_test(a_template_says_what_starts_and_ends_a_text),
+		cmocka_unit_test(a_gguf_can_have_it_as_a_key),
 		cmocka_unit_test(what_is_not_supported_is_refused_by_name),
 		cmocka_unit_test(what_is_inconsistent_is_refused),
 		cmocka_unit_test(text_is_normalised),
