@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A safetensors model, sealed as a directory, through sitsd and sits run: the answers of the same model as a GGUF."""
+"""A safetensors model through sitsd and sits run, sealed as a directory, or made a GGUF by sits quantize: the answers of the same
+model as a GGUF."""
 import os
 import pathlib
 import shutil
@@ -37,6 +38,11 @@ def directory_answers_as_the_gguf_does(place):
         model = two.info()["model"]
         assert (model["id"], model["version"], model["architecture"]) == (name, 4, name), model
         two.stop()
+        made = place.path(f"{name}-made.gguf")
+        place.sits("quantize", "--quiet", "--force", "--type", "keep", directory, made)
+        three = Daemon(place, place.seal(made, f"{name}-made.sits", name), name=f"{name}-made")
+        assert answers(three) == want, name
+        three.stop()
 
 
 def directory_of_mixed_files_is_not_served(place):

@@ -4,6 +4,7 @@
 disk, a kill, hostile files. What encoders and factors do is in tests/unit/quantize."""
 import pathlib
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).parent
+MODELS = HERE.parent / "golden" / "arch" / "models.py"
 sys.path[:0] = [str(HERE.parent / "sealed"), str(HERE.parent / "e2e")]
 from tap import SITS, Dir, Tap, sits  # noqa: E402
 from tiny_gguf import tiny_gguf  # noqa: E402
@@ -110,6 +112,46 @@ with Dir(memory=True) as d:
     out.unlink(), small.unlink()
     r = quantize("--type", "awq-int8", "--calibration", other)
     tap.check("awq-int8 is for experts", r.rc == 1 and "no experts" in r.err and set(p.name for p in d.path.iterdir()) == rest, r)
+
+    # Directories of safetensors, and the GGUFs of the same weights that were made apart from them.
+    both = d / "both"
+    both.mkdir()
+    names = subprocess.run([sys.executable, "-B", MODELS, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run([sys.executable, "-B", MODELS, both], check=True, stdout=subprocess.DEVNULL)
+
+    def short(path):
+        r = sits("perplexity", "--json", "--context", 64, "--windows", 1, path, other)
+        return r.json["nll"] if r.rc == 0 else r
+    for name in names:
+        r = quantize("--type", "keep", src=both / name)
+        a, b = (short(out), short(both / f"{name}.gguf")) if r.rc == 0 else (r, None)
+        # MLA's kv_b stays whole there, so sums have another order.
+        whole = name in ("deepseek2-v2", "deepseek2-v3")
+        tap.check(f"{name}: a directory becomes the GGUF that it is", a == b or (whole and abs(a / b - 1) < 1e-5), (a, b))
+        out.unlink(missing_ok=True)
+    r = quantize("--type", "q8_0", "--perplexity", other, "--windows", 1, src=both / "mixtral")
+    same = sits("quantize", "--json", "--type", "q8_0", both / "mixtral.gguf", d / "same.gguf")
+    kinds = [{t["name"]: (t["to"], t["error"]) for t in x.json["tensors"]} for x in (r, same)] if r.rc == same.rc == 0 else [r, same]
+    tap.check("a directory is quantised as the GGUF is", kinds[0] == kinds[1] and short(out) == short(d / "same.gguf") and
+              r.json["perplexity"]["before"] != r.json["perplexity"]["after"] and
+              r.json["bytes_in"] == sum(f.stat().st_size for f in (both / "mixtral").iterdir()), kinds)
+    out.unlink(), (d / "same.gguf").unlink()
+    got = [quantize("--type", "awq-int8", "--calibration", other, "--calibration-windows", 1, "--force", src=both / n)
+           for n in ("qwen3moe", "qwen3moe.gguf")]
+    tap.check("awq-int8 too", all(r.rc == 0 for r in got) and got[0].json["awq"] == got[1].json["awq"], got)
+    out.unlink()
+    config = both / "llama" / "config.json"
+    right = config.read_text()
+    for name, content, words in (("a key that is not known", right.replace("{", '{"logit_scale": 2,', 1), "logit_scale"),
+                                 ("no configuration", None, "config.json"), ("a cut one", right[:100], "config.json: line")):
+        config.unlink()
+        if content:
+            config.write_text(content)
+        r = quantize("--type", "keep", src=both / "llama")
+        tap.check(f"a directory with {name} is refused", r.rc == 1 and "both/llama: " in r.err and words in r.err and r.err.count("\n") == 1 and
+                  not r.json["ok"] and not out.exists(), r)
+        config.write_text(right)
+    shutil.rmtree(both)
 
     for name, args, words in (
             ("no type", (model, out), "--type is required"), ("an unknown type", ("--type", "q3_x", model, out), "q3_x"),

@@ -24,6 +24,7 @@
 #include "tools/model/quantize.h"
 #include "tools/model/quants.h"
 #include "tools/model/report.h"
+#include "tools/model/source.h"
 #include "tools/sits/tool_opts.h"
 
 #define CMD "quantize"
@@ -33,9 +34,9 @@
 static const char help[] =
 	"usage: sits quantize --type TYPE [OPTIONS]... INPUT OUTPUT\n"
 	"\n"
-	"Write the model in the GGUF file INPUT into the GGUF file OUTPUT with its matrices as TYPE. OUTPUT appears whole, or\n"
-	"not at all. Norms, biases and routers stay as they are. For the machine of who owns the weights, before\n"
-	"'sits seal': INPUT and OUTPUT are not sealed.\n"
+	"Write the model INPUT, a GGUF file or the directory of a safetensors model, into the GGUF file OUTPUT with its\n"
+	"matrices as TYPE. OUTPUT appears whole, or not at all. Norms, biases and routers stay as they are. For the machine of\n"
+	"who owns the weights, before 'sits seal': INPUT and OUTPUT are not sealed.\n"
 	"\n"
 	"  --type TYPE           q8_0, q4_0, q5_0, q4_k, i8c, f16, bf16, f32; awq-int8: experts as i8c with factors that make\n"
 	"                        the error over a calibration text least, all else as it is; keep: only what --tensor says\n"
@@ -67,8 +68,8 @@ struct args {
 struct job {
 	struct args *a;
 	struct sits_ctx *ctx;
-	struct mapped in, text, calibration;
-	struct sits_gguf *g;
+	struct source in;
+	struct mapped text, calibration;
 	struct quant_plan plan;
 	struct awq awq;
 	uint64_t bytes_out;
@@ -211,7 +212,7 @@ static int progress_windows(void *arg, uint64_t done, uint64_t total)
 /* ---- the work ---- */
 
 /* general.file_type of llama.cpp (enum llama_ftype) says what most tensors are; what has no number there gets no key. */
-static int put_keys(struct gguf_out *o, const struct sits_gguf *g, uint32_t type)
+static int put_keys(struct gguf_out *o, const struct source *s, uint32_t type)
 {
 	static const struct { uint32_t type, file_type; } names[] = {
 		{ SITS_F32, 0 }, { SITS_F16, 1 }, { SITS_Q4_0, 2 }, { SITS_Q8_0, 7 }, { SITS_Q5_0, 8 }, { SITS_Q4_K, 14 },
@@ -223,8 +224,8 @@ static int put_keys(struct gguf_out *o, const struct sits_gguf *g, uint32_t type
 	int ret;
 
 	if (type == QUANT_KEEP)
-		return gguf_out_keys_of(o, g, none);
-	ret = gguf_out_keys_of(o, g, replaced);
+		return source_keys(s, o, none);
+	ret = source_keys(s, o, replaced);
 	for (i = 0; i < sizeof(names) / sizeof(names[0]) && !ret; i++)
 		if (names[i].type == type)
 			ret = gguf_out_key_u32(o, "general.file_type", names[i].file_type);
@@ -236,22 +237,30 @@ static int load_text(const char *path, struct mapped *text, struct sits_diag *di
 	return path ? mapped_open(path, text, diag) : 0;
 }
 
-static int perplexity(struct job *j, const char *path, const char *doing, struct ppl_result *res, struct sits_diag *diag)
+static int perplexity(struct job *j, const struct source *s, const char *doing, struct ppl_result *res, struct sits_diag *diag)
 {
-	struct mapped f = { 0 };
 	struct sits_model *m = NULL;
-	int ret = mapped_open(path, &f, diag);
+	int ret;
 
 	j->a->doing = doing;
 	j->a->ppl.progress = progress_windows;
 	j->a->ppl.arg = j->a;
-	if (!ret)
-		ret = model_load(path, &f, &m, diag);
+	ret = source_model(s, &m, diag);
 	if (!ret)
 		ret = ppl_run(m, j->text.data, j->text.len, &j->a->ppl, res, diag);
 	sits_model_close(m);
-	mapped_close(&f);
 	tool_progress_end();
+	return ret;
+}
+
+static int perplexity_after(struct job *j, struct sits_diag *diag)
+{
+	struct source out;
+	int ret = source_open(j->a->out, &out, diag);
+
+	if (!ret)
+		ret = perplexity(j, &out, "perplexity after, window", &j->after, diag);
+	source_close(&out);
 	return ret;
 }
 
@@ -259,7 +268,7 @@ static int perplexity(struct job *j, const char *path, const char *doing, struct
 static int plan_awq(struct job *j, struct sits_diag *diag)
 {
 	struct sits_model *m = NULL;
-	int ret = model_load(j->a->in, &j->in, &m, diag);
+	int ret = source_model(&j->in, &m, diag);
 
 	j->a->doing = "calibrating, step";
 	j->a->awq_opts.progress = progress_windows;
@@ -282,7 +291,8 @@ static int write_out(struct job *j, struct sits_diag *diag)
 
 	j->a->doing = "quantizing";
 	if (!ret)
-		ret = put_keys(o, j->g, j->a->q.type);
+		ret = put_keys(o, &j->in, j->a->q.type);
+	source_plan(&j->in, &j->plan);
 	if (!ret)
 		ret = quant_run(&j->plan, o, j->a->ppl.threads, progress, j->a, diag);
 	tool_progress_end();
@@ -296,16 +306,14 @@ static int write_out(struct job *j, struct sits_diag *diag)
 /* Everything that can be refused without work is, before the first long step. */
 static int open_all(struct job *j, struct sits_diag *diag)
 {
-	int ret = mapped_open(j->a->in, &j->in, diag);
+	int ret = source_open(j->a->in, &j->in, diag);
 
 	if (!ret)
 		ret = load_text(j->a->text, &j->text, diag);
 	if (!ret)
 		ret = load_text(j->a->calibration, &j->calibration, diag);
 	if (!ret)
-		ret = model_index(j->a->in, &j->in, &j->g, diag);
-	if (!ret)
-		ret = quant_plan_create(j->g, &j->a->q, &j->plan, diag);
+		ret = quant_plan_create(j->in.g, &j->a->q, &j->plan, diag);
 	if (!ret && !j->a->force && !access(j->a->out, F_OK))
 		ret = sits_diag_fail(diag, -EEXIST, "%s exists; --force replaces it", j->a->out);
 	return ret;
@@ -318,13 +326,13 @@ static int quantize(struct job *j, struct sits_diag *diag)
 	if (!ret && j->a->awq)
 		ret = plan_awq(j, diag);
 	if (!ret && j->a->text)
-		ret = perplexity(j, j->a->in, "perplexity before, window", &j->before, diag);
+		ret = perplexity(j, &j->in, "perplexity before, window", &j->before, diag);
 	if (!ret)
 		ret = write_out(j, diag);
 	if (!ret && j->a->text)
-		ret = perplexity(j, j->a->out, "perplexity after, window", &j->after, diag);
+		ret = perplexity_after(j, diag);
 	if (!ret && (j->a->json || !j->a->quiet))
-		report_print(&(struct report){ .in = j->a->in, .out = j->a->out, .bytes_in = j->in.len, .bytes_out = j->bytes_out,
+		report_print(&(struct report){ .in = j->a->in, .out = j->a->out, .bytes_in = j->in.bytes, .bytes_out = j->bytes_out,
 					       .plan = &j->plan, .awq = j->a->awq ? &j->awq : NULL,
 					       .before = j->a->text ? &j->before : NULL, .after = &j->after }, j->a->json);
 	return ret;
@@ -334,10 +342,9 @@ static void close_all(struct job *j)
 {
 	quant_plan_destroy(&j->plan);
 	awq_destroy(&j->awq);
-	sits_gguf_close(j->g);
 	mapped_close(&j->calibration);
 	mapped_close(&j->text);
-	mapped_close(&j->in);
+	source_close(&j->in);
 	sits_close(j->ctx);
 }
 

@@ -122,11 +122,22 @@ int gguf_out_key_u32(struct gguf_out *o, const char *key, uint32_t v)
 	return o->keys.failed ? -ENOMEM : 0;
 }
 
-int gguf_out_key_str(struct gguf_out *o, const char *key, const char *v)
+int gguf_out_key_str(struct gguf_out *o, const char *key, struct sits_str v)
 {
 	put_str(&o->keys, key, strlen(key));
 	put_u32(&o->keys, SITS_GGUF_STRING);
-	put_str(&o->keys, v, strlen(v));
+	put_str(&o->keys, v.p, v.len);
+	o->nr_keys++;
+	return o->keys.failed ? -ENOMEM : 0;
+}
+
+int gguf_out_key_i32s(struct gguf_out *o, const char *key, const int32_t *v, uint64_t nr)
+{
+	put_str(&o->keys, key, strlen(key));
+	put_u32(&o->keys, SITS_GGUF_ARRAY);
+	put_u32(&o->keys, SITS_GGUF_I32);
+	put_u64(&o->keys, nr);
+	put(&o->keys, v, nr * sizeof(*v));
 	o->nr_keys++;
 	return o->keys.failed ? -ENOMEM : 0;
 }
@@ -139,16 +150,15 @@ static bool is_one_of(const struct sits_str *s, const char *const *names)
 	return false;
 }
 
-/* A key's bytes in its file start with the length of its name, and end where those of what comes next start. */
+/* A key's bytes in its file start with the length of its name, and end where those of the next one start. */
 static const char *key_start(const struct sits_gguf *g, uint64_t i)
 {
-	const struct sits_gguf_tensor *t = sits_gguf_tensor_at(g, 0);
 	enum sits_gguf_type type;
 	struct sits_str key;
 
 	if (i < sits_gguf_nr_keys(g) && !sits_gguf_key_at(g, i, &key, &type))
 		return key.p - sizeof(uint64_t);
-	return t->name.p - sizeof(uint64_t);
+	return sits_gguf_keys_end(g);
 }
 
 int gguf_out_keys_of(struct gguf_out *o, const struct sits_gguf *g, const char *const *but)
@@ -159,8 +169,6 @@ int gguf_out_keys_of(struct gguf_out *o, const struct sits_gguf *g, const char *
 	const char *start;
 	uint64_t i;
 
-	if (!sits_gguf_nr_tensors(g))
-		return -EINVAL;
 	for (i = 0; i < sits_gguf_nr_keys(g); i++) {
 		if (sits_gguf_key_at(g, i, &key, &type) || is_one_of(&key, never) || is_one_of(&key, but))
 			continue;

@@ -38,7 +38,8 @@ void gguf_out_abort(struct gguf_out *o);
 
 /* Keys. Names are copied. general.alignment is gguf_out_open()'s. Return: 0; -ENOMEM. */
 int gguf_out_key_u32(struct gguf_out *o, const char *key, uint32_t v);
-int gguf_out_key_str(struct gguf_out *o, const char *key, const char *v);
+int gguf_out_key_str(struct gguf_out *o, const char *key, struct sits_str v);
+int gguf_out_key_i32s(struct gguf_out *o, const char *key, const int32_t *v, uint64_t nr);
 
 /**
  * gguf_out_keys_of() - All keys of another file, byte for byte, but for general.alignment and those in @but.

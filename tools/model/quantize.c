@@ -51,6 +51,19 @@ static uint64_t nr_rows(const struct sits_gguf_tensor *t)
 	return t->ne[1] * nr_matrices(t);
 }
 
+static const uint8_t *matrix_at(const struct quant_tensor *q, uint64_t e)
+{
+	return q->part ? q->part[e] : (const uint8_t *)q->t->data + e * (q->t->bytes / nr_matrices(q->t));
+}
+
+/* Which of the rows there are is written as row @n. */
+static uint64_t source_row(const struct quant_tensor *q, uint64_t n)
+{
+	uint64_t i = q->head_rows ? n % q->head_rows : 0;
+
+	return q->head_rows ? n - i + i / 2 + i % 2 * (q->head_rows / 2) : n;
+}
+
 /* Of a tensor's data as @type; 0 where that can't be. */
 static uint64_t tensor_bytes(const struct sits_gguf_tensor *t, uint32_t type)
 {
@@ -315,12 +328,12 @@ static void task_row(void *arg, size_t i, uint32_t self)
 {
 	struct work *w = arg;
 	struct slot *s = &w->slot[self];
-	uint64_t K = w->q->t->ne[0], r = w->row0 + i;
+	uint64_t K = w->q->t->ne[0], r = w->row0 + i, N = w->q->t->ne[1];
 	uint64_t in_row = sits_dtype_row_bytes(w->q->t->type, K), out_row = sits_dtype_row_bytes(w->q->type, K);
 	uint8_t *out = w->out + i * out_row;
 	int ret;
 
-	w->be->dequant(w->q->t->type, (const uint8_t *)w->q->t->data + r * in_row, s->x, K);
+	w->be->dequant(w->q->t->type, matrix_at(w->q, r / N) + source_row(w->q, r % N) * in_row, s->x, K);
 	scale_row(w->q, r, s->x);
 	ret = quants_row(w->q->type, s->x, K, out);
 	if (ret && (!s->err || r < s->err_row)) {
@@ -415,6 +428,31 @@ static int run_copy(const struct quant_tensor *q, struct gguf_out *o, int (*prog
 	return ret;
 }
 
+/* The same row by row, from where each lies. The elements of a vector are its rows. */
+static int run_rows(const struct quant_tensor *q, struct gguf_out *o, int (*progress)(void *arg, uint64_t done, uint64_t total),
+		    void *arg, uint64_t done, uint64_t total, struct sits_diag *diag)
+{
+	const uint64_t N = q->t->nr_dims > 1 ? q->t->ne[1] : q->t->ne[0], row = q->bytes / nr_matrices(q->t) / N;
+	const uint64_t chunk = CHUNK_BYTES / row + 1;
+	uint8_t *out = malloc(chunk * row);
+	uint64_t e, n, i, nr;
+	int ret = out ? 0 : -ENOMEM;
+
+	for (e = 0; e < nr_matrices(q->t) && !ret; e++)
+		for (n = 0; n < N && !ret; n += nr) {
+			nr = N - n < chunk ? N - n : chunk;
+			if (progress && progress(arg, done + (e * N + n) * row, total)) {
+				ret = -ECANCELED;
+				break;
+			}
+			for (i = 0; i < nr; i++)
+				memcpy(out + i * row, matrix_at(q, e) + source_row(q, n + i) * row, row);
+			ret = gguf_out_write(o, out, nr * row, diag);
+		}
+	free(out);
+	return ret;
+}
+
 /* Whole strips at a time, matrix by matrix; the last one of a matrix may be short on the plain side. */
 static int run_pack(const struct quant_tensor *q, struct gguf_out *o, int (*progress)(void *arg, uint64_t done, uint64_t total),
 		    void *arg, uint64_t done, uint64_t total, struct sits_diag *diag)
@@ -446,6 +484,8 @@ static int run_pack(const struct quant_tensor *q, struct gguf_out *o, int (*prog
 static int run_one(struct work *w, struct gguf_out *o, int (*progress)(void *arg, uint64_t done, uint64_t total), void *arg,
 		   uint64_t done, uint64_t total, struct sits_diag *diag)
 {
+	if (w->q->copy && (w->q->part || w->q->head_rows))
+		return run_rows(w->q, o, progress, arg, done, total, diag);
 	if (w->q->copy)
 		return run_copy(w->q, o, progress, arg, done, total, diag);
 	if ((w->q->type ^ w->q->t->type) == SITS_PACKED)

@@ -55,6 +55,9 @@ struct quant_tensor {
 	bool fallback;			/* @type is not the one asked for, since rows are not whole blocks of that */
 	struct quant_scale scale;
 	uint64_t bytes;			/* of its data in the new file */
+	const void *const *part;	/* [matrices], where each lies; borrowed. NULL: one after the other at t->data */
+	uint64_t head_rows;		/* of a head whose rows come as halves, for rotation by pairs (i, i + half), and are
+					 * written as pairs (2i, 2i + 1); the elements of a vector likewise. 0: in their order */
 	/* After quant_run(): sums over elements x and what they are decoded to; of those that are not copied. */
 	double err2, x2, max_err;
 };
