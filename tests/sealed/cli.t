@@ -152,6 +152,8 @@ with Dir() as d:
             (["seal", "--force=yes", "--key", key, plain, out], "takes no argument"),
             (["seal", "--key", key, "--chunk-size", "5000", plain, out], "5000"),
             (["seal", "--key", key, "--chunk-size", "32M", plain, out], "32M"),
+            (["seal", "--key", key, "--model-id", "", plain, out], "--model-id has 0 bytes"),
+            (["seal", "--key", key, "--model-id", "x" * 128, plain, out], "--model-id has 128 bytes"),
             (["seal", "--key", key, "--model-version", "-1", plain, out], "-1"),
             (["seal", "--key", key, "--model-version", "1x", plain, out], "1x"),
             (["seal", "--key", key, "--model-version", "7M", plain, out], "7M"),

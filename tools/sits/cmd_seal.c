@@ -26,7 +26,7 @@ static const char help[] =
 	"Where INPUT is a directory with a safetensors model in it, OUTPUT is a directory of sealed files.\n"
 	"\n"
 	"  --key SPEC            the key: file:PATH or keyring:NAME; 'sits key new SPEC' makes one\n"
-	"  --model-id TEXT       what the file says it is (INPUT's name; at most 127 bytes)\n"
+	"  --model-id TEXT       what the file says it is (INPUT's name; 1 to 127 bytes)\n"
 	"  --model-version N     its version, which protects against an older file put in its place (0)\n"
 	"  --chunk-size SIZE     bytes per chunk, a power of two from 4K to 16M (1M)\n"
 	"  --threads N           threads (one per core)\n"
@@ -40,6 +40,17 @@ struct args {
 	struct sits_seal_opts opts;
 	bool json, quiet;
 };
+
+/* A daemon names its model, and requests ask for it, by this. */
+static int take_id(void *arg, const char *text)
+{
+	struct args *a = arg;
+
+	if (!*text || strlen(text) >= SITS_MODEL_ID_MAX)
+		return tool_usage(CMD, "--model-id has %zu bytes; 1 to %d are possible", strlen(text), SITS_MODEL_ID_MAX - 1);
+	a->opts.model_id = text;
+	return 0;
+}
 
 static int take_version(void *arg, const char *text)
 {
@@ -66,7 +77,7 @@ static int parse(int argc, char **argv, struct args *a)
 {
 	const struct tool_opt opt[] = {
 		{ "key", .text = &a->key },
-		{ "model-id", .text = &a->opts.model_id },
+		{ "model-id", .take = take_id },
 		{ "model-version", .take = take_version },
 		{ "chunk-size", .take = take_chunk },
 		{ "threads", .threads = &a->opts.threads },
