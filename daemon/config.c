@@ -33,7 +33,7 @@
 #define VALUE_MAX	4096		/* bytes of one value: PATH_MAX */
 #define LOAD_THREADS_MAX 256		/* libsits starts no more to load a file */
 
-enum value_type { T_TEXT, T_NAME, T_NUMBER, T_BYTES, T_TIME, T_CHOICE, T_MODE };
+enum value_type { T_TEXT, T_NAME, T_ISA, T_NUMBER, T_BYTES, T_TIME, T_CHOICE, T_MODE };
 
 struct choice {
 	const char *word;
@@ -114,7 +114,7 @@ static const struct key keys[] = {
 	    .can_auto = true),
 	KEY("engine", "kv_bytes", T_BYTES, engine.kv_bytes, "auto", RANGE(65536, 1ull << 50), .can_auto = true),
 	KEY("engine", "pin", T_CHOICE, engine.pin, "true", BOOLEAN),
-	KEY("engine", "isa", T_NAME, engine.isa, "auto",),
+	KEY("engine", "isa", T_ISA, engine.isa, "auto",),
 	KEY("engine", "kv_type", T_CHOICE, engine.kv_type, "f16", .words = kv_words),
 	KEY("engine", "kv_limit_realtime", T_BYTES, engine.kv_limit[SITS_CLASS_REALTIME], "1200M",
 	    RANGE(65536, 1ull << 50), .can_auto = true),
@@ -177,7 +177,7 @@ static void report(struct reporter *r, size_t line, const char *key, const char 
 
 static bool is_text(const struct key *k)
 {
-	return k->type == T_TEXT || k->type == T_NAME;
+	return k->type == T_TEXT || k->type == T_NAME || k->type == T_ISA;
 }
 
 static char **text_at(const struct sits_config *c, const struct key *k)
@@ -371,6 +371,24 @@ static int set_choice(const struct key *k, const char *s, uint64_t *v, struct re
 	return -EINVAL;
 }
 
+/* Any that this build has: whether this machine runs it, the engine finds out. */
+static int check_isa(const char *s, struct reporter *r, size_t line, const char *name)
+{
+	const struct sits_backend *b;
+	char words[128] = "auto";
+	size_t i, n = strlen(words);
+
+	if (!strcmp(s, "auto"))
+		return 0;
+	for (i = 0; (b = sits_backend_at(i)); i++) {
+		if (!strcmp(s, b->name))
+			return 0;
+		n += (size_t)snprintf(words + n, sizeof(words) - n, ", %s", b->name);
+	}
+	report(r, line, name, "'%.64s' is not one of: %s", s, words);
+	return -EINVAL;
+}
+
 static int set_text(const struct key *k, const char *s, char **v, struct reporter *r, size_t line, const char *name)
 {
 	size_t len = strlen(s);
@@ -386,6 +404,8 @@ static int set_text(const struct key *k, const char *s, char **v, struct reporte
 		       SITS_QUEUE_NAME_MAX - 1);
 		return -EINVAL;
 	}
+	if (k->type == T_ISA && check_isa(s, r, line, name))
+		return -EINVAL;
 	if (len >= VALUE_MAX) {
 		report(r, line, name, "is longer than %d bytes", VALUE_MAX - 1);
 		return -EINVAL;
@@ -408,6 +428,7 @@ static int set_value(struct sits_config *c, const struct key *k, const char *s, 
 	switch (k->type) {
 	case T_TEXT:
 	case T_NAME:
+	case T_ISA:
 		return set_text(k, s, text_at(c, k), r, line, name);
 	case T_MODE:
 		return set_mode(k, s, number_at(c, k), r, line, name);

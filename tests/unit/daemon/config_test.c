@@ -122,6 +122,8 @@ static const struct {
 	{ "drain_timeout: soon\n", "t.yaml:1: drain_timeout: ", "a time, such as 30s" },
 	{ "drain_timeout: 25h\n", "t.yaml:1: drain_timeout: ", "out of range" },
 	{ "engine:\n  threads: all\n", "t.yaml:2: engine.threads: ", "nor 'auto'" },
+	{ "engine:\n  isa: sse9\n", "t.yaml:2: engine.isa: ", "'sse9' is not one of: auto, " },
+	{ "engine:\n  isa: AVX2\n", "t.yaml:2: engine.isa: ", "'AVX2' is not one of: auto, " },
 	{ "engine:\n  threads: 257\n", "t.yaml:2: engine.threads: ", "out of range: 1 to 256 threads, or 'auto'" },
 	{ "model:\n  load_threads: 257\n", "t.yaml:2: model.load_threads: ", "out of range: 1 to 256 threads, or 'auto'" },
 	{ "engine:\n  context: 1\n", "t.yaml:2: engine.context: ", "out of range: 2 to 16777216 tokens, or 'auto'" },
