@@ -143,7 +143,8 @@ static void choices_are_the_best_ones(void **state)
 			assert_true(choice[e[i]] <= worst + 1e-12);
 			worst = choice[e[i]];
 			assert_true(w[i] >= 0 && w[i] <= 1.000001f);
-			assert_true(r.renorm || fabs((double)w[i] - of[e[i]]) <= 1e-6 * of[e[i]]);
+			/* The smallest ones are no whole floats any more. */
+			assert_true(r.renorm || fabs((double)w[i] - of[e[i]]) <= 1e-6 * of[e[i]] + 1e-37);
 		}
 		for (uint32_t i = 0; i < r.experts; i++)
 			assert_true(taken[i] || choice[i] <= worst + 1e-12);
