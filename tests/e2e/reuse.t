@@ -79,5 +79,25 @@ def keys_and_values_in_bytes_serve_too(place):
     small.stop()
 
 
+def heads_keep_a_part_where_that_is_asked_for(place):
+    model = place.tiny()
+    got = {}
+    for keep in (0, 64, 256):
+        d = Daemon(place, model, engine={"kv_keep": keep})
+        got[keep] = [d.run_json(*LONG, "--temp", "2", "--seed", "3", *more, PROMPT)["text"]
+                     for more in ((), (), ("--no-speculation",))]
+        e = d.info()["engine"]
+        assert e["kv_keep"] == keep and (e["kv_pages_given_up"] > 0) == (keep == 64) and e["kv_pages_used"] == 0, e
+        assert ("keeps 64 tokens" in place.sits("info", "--run-dir", d.run_dir).stdout) == (keep == 64)
+        d.stop()
+    # Whoever begins alike and however it guesses, an answer is the same.
+    assert all(len(set(texts)) == 1 for texts in got.values()), got
+    assert got[0] == got[256], got
+    d = Daemon(place, model, wait=False, engine={"kv_keep": 63})
+    status, log = d.start_fails()
+    assert status in (1, 2) and "engine.kv_keep: 63 is less than 64 tokens" in log, log
+
+
 run_tests(equal_beginnings_are_computed_once, without_a_cache_nothing_outlives_a_request, guesses_change_no_answer,
-          a_draft_model_must_be_there_and_be_asked_for, a_tag_that_does_not_fit_is_refused, keys_and_values_in_bytes_serve_too)
+          a_draft_model_must_be_there_and_be_asked_for, a_tag_that_does_not_fit_is_refused, keys_and_values_in_bytes_serve_too,
+          heads_keep_a_part_where_that_is_asked_for)

@@ -211,6 +211,9 @@ static void print_daemon(const json_t *d)
 	printf("  reuse      %" PRIu64 " of %" PRIu64 " prompt tokens found in KV pages, %" PRIu64 " pages kept; %" PRIu64 " of %"
 	       PRIu64 " guessed tokens right\n", num(e, "prefix_cache_hits"), num(e, "prefix_cache_queries"),
 	       num(e, "kv_pages_cached"), num(e, "draft_accepted"), num(e, "draft_tokens"));
+	if (num(e, "kv_keep"))
+		printf("  keys       each head keeps %" PRIu64 " tokens, on average; %" PRIu64 " KV pages given up\n",
+		       num(e, "kv_keep"), num(e, "kv_pages_given_up"));
 	print_experts(json_object_get(d, "experts"));
 	printf("  queue      %s: %" PRIu64 " clients, %" PRIu64 " of %" PRIu64 " requests pending\n", str(q, "name"),
 	       num(q, "clients"), num(q, "pending"), num(q, "depth"));
