@@ -41,6 +41,17 @@ with Dir(memory=True) as d:
     int8 = ppl(model, "--kv-type", "int8")
     tap.check("keys and values of 8 bits change it, a little",
               0 < abs(int8["nll"] / plain["nll"] - 1) < 0.05, (int8, plain))
+    part, whole = ppl(model, "--kv-keep", 64), ppl(model, "--kv-keep", 128, "--threads", 1)
+    tap.check("keys and values given up: as before without, another perplexity with, and less memory",
+              part["nll"] == plain["nll"] and 0 < abs(part["kept"]["nll"] / plain["nll"] - 1) < 0.5 and
+              part["kv_pages"] == 4 and part["kept"]["kv_pages"] == 3 and
+              part["kept"]["kv_bytes"] * 4 == part["kv_bytes"] * 3 and "kept" not in plain, part)
+    tap.check("none given up, none lost", whole["kept"]["nll"] == plain["nll"] and whole["kept"]["kv_pages"] == 4, whole)
+    r = sits("perplexity", "--kv-keep", 63, model, text)
+    tap.check("too few are refused by name", r.rc == 2 and "--kv-keep '63'" in r.err, r)
+    r = sits("perplexity", "--context", 128, "--kv-keep", 64, model, text)
+    tap.check("people are told what was kept", r.rc == 0 and "\nkept        64 tokens: perplexity " in r.out and
+              "3.0 of 4 KV pages" in r.out, r)
     r = sits("perplexity", "--context", 128, model, text)
     tap.check("it is told to people, too", r.rc == 0 and r.out.startswith("perplexity ") and "windows of 128" in r.out, r)
 

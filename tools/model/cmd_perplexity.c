@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/engine/engine.h"
 #include "daemon/model/model.h"
 #include "kernels/kernels.h"
 #include "tools/model/model.h"
@@ -26,18 +27,21 @@ static const char help[] =
 	"  --context N           tokens in a window, 8 or more (512, or the model's context if that is less)\n"
 	"  --windows N           at most N windows, from the start of TEXT (all)\n"
 	"  --kv-type TYPE        how keys and values are kept: f16, or int8, which loses a little (f16)\n"
+	"  --kv-keep N           measure a second time, with keys and values of N tokens kept by each head, on average, as\n"
+	"                        engine.kv_keep of sitsd does: 64 or more\n"
 	"  --isa NAME            instruction set: ref, avx2, avx512 (the best that the processor has)\n"
 	"  --threads N           threads (one per core)\n"
 	"  --json                the result as one JSON object on standard output\n"
 	"  --quiet               no progress\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_CONTEXT = 256, OPT_WINDOWS, OPT_KV, OPT_ISA, OPT_THREADS, OPT_JSON, OPT_QUIET, OPT_HELP };
+enum { OPT_CONTEXT = 256, OPT_WINDOWS, OPT_KV, OPT_KEEP, OPT_ISA, OPT_THREADS, OPT_JSON, OPT_QUIET, OPT_HELP };
 
 static const struct option options[] = {
 	{ "context", required_argument, NULL, OPT_CONTEXT },
 	{ "windows", required_argument, NULL, OPT_WINDOWS },
 	{ "kv-type", required_argument, NULL, OPT_KV },
+	{ "kv-keep", required_argument, NULL, OPT_KEEP },
 	{ "isa", required_argument, NULL, OPT_ISA },
 	{ "threads", required_argument, NULL, OPT_THREADS },
 	{ "json", no_argument, NULL, OPT_JSON },
@@ -86,6 +90,9 @@ static int parse(int argc, char **argv, struct args *a)
 		case OPT_KV:
 			status = kv_type(optarg, &a->ppl.kv_kind);
 			break;
+		case OPT_KEEP:
+			status = number("--kv-keep", optarg, SITS_KV_KEEP_LEAST, &a->ppl.kv_keep);
+			break;
 		case OPT_ISA:
 			a->ppl.isa = optarg;
 			break;
@@ -122,6 +129,18 @@ static int progress(void *arg, uint64_t done, uint64_t total)
 	return tool_signal();
 }
 
+static double mib(const struct ppl_result *r, double pages)
+{
+	return pages * (double)r->kv_page_bytes / (1 << 20);
+}
+
+static json_t *kept_json(const struct args *a, const struct ppl_result *r)
+{
+	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "kv_keep", (int)a->ppl.kv_keep, "perplexity", r->kept.ppl, "stderr",
+			 r->kept.err, "nll", r->kept.nll, "kv_pages", r->kept.kv_pages, "kv_bytes",
+			 r->kept.kv_pages * (double)r->kv_page_bytes);
+}
+
 static void print(const struct args *a, const struct ppl_result *r)
 {
 	json_t *o;
@@ -132,13 +151,20 @@ static void print(const struct args *a, const struct ppl_result *r)
 		       "time        %.1f s, %.0f tokens/s (%s, %u threads)\n",
 		       r->ppl, r->err, r->scored, r->tokens, r->windows, r->context, r->seconds,
 		       (double)r->windows * r->context / r->seconds, r->isa, r->threads);
+		if (a->ppl.kv_keep)
+			printf("kept        %u tokens: perplexity %.4f +/- %.4f, %.1f of %u KV pages at a window's end, %.1f of "
+			       "%.1f MiB\n", a->ppl.kv_keep, r->kept.ppl, r->kept.err, r->kept.kv_pages, r->kv_pages,
+			       mib(r, r->kept.kv_pages), mib(r, r->kv_pages));
 		return;
 	}
-	o = json_pack("{s:b, s:o, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:i, s:s, s:i, s:f}", "ok", 1, "model",
+	o = json_pack("{s:b, s:o, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:i, s:s, s:i, s:f, s:i, s:I}", "ok", 1, "model",
 		      tool_json_text(a->model), "text", tool_json_text(a->text), "perplexity", r->ppl, "stderr", r->err,
 		      "nll", r->nll, "tokens", (json_int_t)r->tokens, "scored", (json_int_t)r->scored, "windows",
 		      (json_int_t)r->windows, "context", (int)r->context, "isa", r->isa, "threads", (int)r->threads,
-		      "seconds", r->seconds);
+		      "seconds", r->seconds, "kv_pages", (int)r->kv_pages, "kv_bytes",
+		      (json_int_t)(r->kv_pages * r->kv_page_bytes));
+	if (o && a->ppl.kv_keep)
+		json_object_set_new(o, "kept", kept_json(a, r));
 	json_dumpf(o, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(o);

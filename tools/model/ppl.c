@@ -13,6 +13,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "daemon/engine/engine.h"
 #include "daemon/engine/graph.h"
 #include "daemon/engine/kv.h"
 #include "daemon/engine/threads.h"
@@ -51,8 +52,7 @@ struct ppl {
 	const struct ppl_opts *opts;
 };
 
-/* -ln softmax(logits)[target], in double; NaN where that means nothing. */
-static double nll_of(const float *logits, size_t V, int32_t target)
+double ppl_nll(const float *logits, size_t V, int32_t target)
 {
 	double sum = 0, top = -INFINITY;
 	size_t i;
@@ -77,7 +77,7 @@ static void score(void *arg, uint32_t lane, const float *logits, size_t nr)
 	size_t V = p->m->hp.vocab, i, pos = p->from + p->seq[lane].nr - nr;
 
 	for (i = 0; i < nr; i++)
-		l->nll[pos + i + 1] = nll_of(logits + i * V, V, l->token[pos + i + 1]);
+		l->nll[pos + i + 1] = ppl_nll(logits + i * V, V, l->token[pos + i + 1]);
 }
 
 static void probe(void *arg, enum sits_probe what, uint32_t layer, const float *x, size_t rows, size_t cols)
@@ -199,13 +199,13 @@ int ppl_tokens(const struct sits_model *m, const char *text, size_t len, struct 
 	return ret ? sits_diag_fail(diag, ret, "the text could not be made tokens") : 0;
 }
 
-static void load_lane(struct ppl *p, struct lane *l, const struct sits_tokens *t, uint64_t window)
+void ppl_window(const struct sits_model *m, const struct sits_tokens *t, uint32_t C, uint64_t window, int32_t *token)
 {
-	bool bos = t->id[0] == sits_tokenizer_bos(p->m->tok);
+	bool bos = t->id[0] == sits_tokenizer_bos(m->tok);
 
-	memcpy(l->token, t->id + window * p->C, p->C * sizeof(*l->token));
+	memcpy(token, t->id + window * C, C * sizeof(*token));
 	if (bos)
-		l->token[0] = t->id[0];
+		token[0] = t->id[0];
 }
 
 static int sum_lane(const struct ppl *p, const struct lane *l, uint64_t window, struct ppl_result *res, double sum[2],
@@ -237,7 +237,7 @@ static int run_all(struct ppl *p, const struct sits_tokens *t, const struct ppl_
 			return -ECANCELED;
 		lanes = res->windows - w < LANES ? (uint32_t)(res->windows - w) : LANES;
 		for (l = 0; l < lanes; l++)
-			load_lane(p, &p->lane[l], t, w + l);
+			ppl_window(p->m, t, p->C, w + l, p->lane[l].token);
 		ret = run_windows(p, lanes);
 		for (l = 0; l < lanes && !ret; l++)
 			ret = sum_lane(p, &p->lane[l], w + l, res, sum, diag);
@@ -247,14 +247,38 @@ static int run_all(struct ppl *p, const struct sits_tokens *t, const struct ppl_
 	return o->progress && o->progress(o->arg, w, res->windows) ? -ECANCELED : 0;
 }
 
-static void finish(struct ppl_result *res, const double sum[2])
+static void finish(const struct ppl_result *res, const double sum[2], double *nll, double *ppl, double *err)
 {
 	double n = (double)res->scored, var;
 
-	res->nll = sum[0] / n;
-	var = sum[1] / n - res->nll * res->nll;
-	res->ppl = exp(res->nll);
-	res->err = n > 1 && var > 0 ? res->ppl * sqrt(var / (n - 1)) : 0;
+	*nll = sum[0] / n;
+	var = sum[1] / n - *nll * *nll;
+	*ppl = exp(*nll);
+	*err = n > 1 && var > 0 ? *ppl * sqrt(var / (n - 1)) : 0;
+}
+
+/* All of it kept, then a part, where that is asked for. */
+static int measure(struct ppl *p, const struct sits_tokens *t, const struct ppl_opts *o, struct ppl_result *res,
+		   struct sits_diag *diag)
+{
+	double sum[2] = { 0, 0 }, kept[2] = { 0, 0 }, start = seconds_now();
+	int ret;
+
+	res->isa = p->be->name;
+	res->threads = sits_threads_nr(p->team);
+	res->kv_page_bytes = p->kv.page_bytes;
+	res->kv_pages = sits_kv_pages(p->C - 1);
+	ret = run_all(p, t, o, res, sum, diag);
+	if (ret)
+		return ret;
+	finish(res, sum, &res->nll, &res->ppl, &res->err);
+	res->seconds = seconds_now() - start;
+	if (!o->kv_keep)
+		return 0;
+	ret = ppl_keep(p->m, t, o, res, kept, diag);
+	if (!ret)
+		finish(res, kept, &res->kept.nll, &res->kept.ppl, &res->kept.err);
+	return ret;
 }
 
 int ppl_run(const struct sits_model *m, const char *text, size_t len, const struct ppl_opts *o,
@@ -262,12 +286,14 @@ int ppl_run(const struct sits_model *m, const char *text, size_t len, const stru
 {
 	struct ppl p = { .m = m, .opts = o, .C = o->context };
 	struct sits_tokens t = { 0 };
-	double sum[2] = { 0, 0 }, start = seconds_now();
 	int ret;
 
 	if (!p.C)
 		p.C = m->hp.context < CONTEXT_DEFAULT ? m->hp.context : CONTEXT_DEFAULT;
 	*res = (struct ppl_result){ .context = p.C };
+	if (o->kv_keep && o->kv_keep < SITS_KV_KEEP_LEAST)
+		return sits_diag_fail(diag, -EINVAL, "keys and values of %u tokens: each head keeps %d or more", o->kv_keep,
+				      SITS_KV_KEEP_LEAST);
 	if (p.C < CONTEXT_MIN || p.C > m->hp.context)
 		return sits_diag_fail(diag, -EINVAL, "a window of %u tokens: it must have %d to %u, which is the model's context",
 				      p.C, CONTEXT_MIN, m->hp.context);
@@ -282,15 +308,9 @@ int ppl_run(const struct sits_model *m, const char *text, size_t len, const stru
 		ret = sits_diag_fail(diag, -EINVAL, "the text has %zu tokens; one window takes %u", t.nr, p.C);
 	if (!ret)
 		ret = create(&p, o, diag);
-	if (!ret) {
-		res->isa = p.be->name;
-		res->threads = sits_threads_nr(p.team);
-		ret = run_all(&p, &t, o, res, sum, diag);
-	}
 	if (!ret)
-		finish(res, sum);
+		ret = measure(&p, &t, o, res, diag);
 	destroy(&p);
 	sits_tokens_fini(&t);
-	res->seconds = seconds_now() - start;
 	return ret == -ENOMEM ? sits_diag_fail(diag, ret, "no memory for windows of %u tokens", p.C) : ret;
 }

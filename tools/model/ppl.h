@@ -7,6 +7,9 @@
  * scored: the tokens at positions C/2 + 1 .. C - 1, each given all that stand before it in the window. Perplexity is e to the mean
  * of -ln p over all scored tokens. So each has at least C/2 + 1 tokens of context, and the numbers are comparable with those of
  * llama-perplexity of llama.cpp (its README in tools/perplexity), which counts in this way.
+ *
+ * With kv_keep the same tokens are scored a second time, as the answer to the first half of their window, by the engine that
+ * serves: what it gives up of keys and values after the first half, and then page by page, later tokens do without.
  */
 #ifndef SITS_TOOLS_PPL_H
 #define SITS_TOOLS_PPL_H
@@ -26,13 +29,14 @@ struct sits_tokens;
  * @threads: compute threads (one per usable core)
  * @isa: backend (the best)
  * @kv_kind: enum sits_kv_kind: how keys and values are kept (F16)
+ * @kv_keep: measure a second time, with keys and values of so many tokens kept by each head, on average (not)
  * @ffn_in: called for each layer with rows that its FFN or its experts read, [rows][cols], borrowed during the call; may be NULL
  * @progress: called now and then with the windows done; non-zero stops with -ECANCELED; may be NULL
  */
 struct ppl_opts {
 	uint32_t context, windows, threads;
 	const char *isa;
-	uint32_t kv_kind;
+	uint32_t kv_kind, kv_keep;
 	void (*ffn_in)(void *arg, uint32_t layer, const float *x, size_t rows, size_t cols);
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
@@ -46,6 +50,12 @@ struct ppl_result {
 	double seconds;
 	const char *isa;
 	uint32_t context, threads;
+	uint64_t kv_page_bytes;
+	uint32_t kv_pages;	/* at the end of a window */
+	struct {
+		double nll, ppl, err;
+		double kv_pages;	/* mean over windows */
+	} kept;			/* with kv_keep: the second time */
 };
 
 /**
@@ -58,10 +68,21 @@ int ppl_tokens(const struct sits_model *m, const char *text, size_t len, struct 
  * ppl_run() - Measure.
  * @m: borrowed
  * @text: @len: any bytes; borrowed
- * Return: 0; -EINVAL for a text of less than one window, an unknown @opts->isa, or a window longer than the model's context;
+ * Return: 0; -EINVAL for a text of less than one window, an unknown @opts->isa, a window longer than the model's context, or a
+ * @opts->kv_keep that is too small;
  * -EDOM where a logit is not finite; -ECANCELED; -ENOMEM.
  */
 int ppl_run(const struct sits_model *m, const char *text, size_t len, const struct ppl_opts *opts,
 	    struct ppl_result *res, struct sits_diag *diag);
+
+/* ---- between ppl.c and ppl_keep.c ---- */
+
+/* -ln softmax(logits)[target], in double; NaN where that means nothing. */
+double ppl_nll(const float *logits, size_t V, int32_t target);
+/* The tokens of a window: [C]. */
+void ppl_window(const struct sits_model *m, const struct sits_tokens *t, uint32_t C, uint64_t window, int32_t *token);
+/* Windows and context are those in @res. sum: of -ln p and of its square, added to. */
+int ppl_keep(const struct sits_model *m, const struct sits_tokens *t, const struct ppl_opts *o, struct ppl_result *res,
+	     double sum[2], struct sits_diag *diag);
 
 #endif
