@@ -141,9 +141,12 @@ static const char *pattern_of(const json_t *v, const char *kind)
 }
 
 /* The members of a Sequence, or the component itself. */
-static size_t nr_members(const json_t *v, const char *list)
+static int count_members(struct reader *r, const json_t *v, const char *where, const char *list, size_t *nr)
 {
-	return is_type(v, "Sequence") ? json_array_size(json_object_get(v, list)) : 1;
+	const json_t *members = json_object_get(v, list);
+
+	*nr = is_type(v, "Sequence") ? json_array_size(members) : 1;
+	return !is_type(v, "Sequence") || json_is_array(members) ? 0 : bad(r, "%s.%s is not a list", where, list);
 }
 
 static const json_t *member(const json_t *v, const char *list, size_t i)
@@ -409,11 +412,11 @@ static int read_normalizer(struct reader *r, const json_t *n)
 static int read_normalizers(struct reader *r, const json_t *n)
 {
 	size_t i, nr;
-	int ret = 0;
+	int ret;
 
 	if (is_null(n))
 		return 0;
-	nr = nr_members(n, "normalizers");
+	ret = count_members(r, n, "normalizer", "normalizers", &nr);
 	for (i = 0; i < nr && !ret; i++)
 		ret = read_normalizer(r, member(n, "normalizers", i));
 	if (!ret && r->prepends && !r->replaces)
@@ -559,8 +562,8 @@ static int read_stage(struct reader *r, const json_t *p, struct stages *s)
 static int read_stages(struct reader *r, const json_t *p)
 {
 	struct stages *s = calloc(1, sizeof(*s));
-	size_t i, nr = nr_members(p, "pretokenizers");
-	int ret = s ? 0 : -ENOMEM;
+	size_t i, nr = 0;
+	int ret = s ? count_members(r, p, "pre_tokenizer", "pretokenizers", &nr) : -ENOMEM;
 
 	for (i = 0; i < nr && !ret; i++)
 		ret = read_stage(r, member(p, "pretokenizers", i), s);
@@ -576,9 +579,13 @@ static int read_stages(struct reader *r, const json_t *p)
 static int read_pre_tokenizer(struct reader *r, const json_t *p)
 {
 	struct sits_tok_ext *e = &r->out->ext;
-	const json_t *one = !is_null(p) && nr_members(p, "pretokenizers") == 1 ? member(p, "pretokenizers", 0) : NULL;
-	int ret = 0;
+	const json_t *one;
+	size_t nr = 0;
+	int ret = is_null(p) ? 0 : count_members(r, p, "pre_tokenizer", "pretokenizers", &nr);
 
+	if (ret)
+		return ret;
+	one = nr == 1 ? member(p, "pretokenizers", 0) : NULL;
 	if (one && is_type(one, "Metaspace"))
 		ret = read_metaspace(r, one);
 	else if (!is_null(p))
@@ -608,10 +615,13 @@ static int read_decoder(struct reader *r, const json_t *d)
 {
 	static const char *const chars[] = { "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", NULL };
 	size_t i, nr;
+	int ret;
 
 	if (is_null(d))
 		return 0;
-	nr = nr_members(d, "decoders");
+	ret = count_members(r, d, "decoder", "decoders", &nr);
+	if (ret)
+		return ret;
 	for (i = 0; i < nr; i++) {
 		const char *type = type_of(member(d, "decoders", i));
 		const char *const *c = chars;
@@ -668,11 +678,11 @@ static int read_template(struct reader *r, const json_t *t)
 static int read_post_processor(struct reader *r, const json_t *p)
 {
 	size_t i, nr;
-	int ret = 0;
+	int ret;
 
 	if (is_null(p))
 		return 0;
-	nr = nr_members(p, "processors");
+	ret = count_members(r, p, "post_processor", "processors", &nr);
 	for (i = 0; i < nr && !ret; i++) {
 		const json_t *m = member(p, "processors", i);
 

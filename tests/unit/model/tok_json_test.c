@@ -436,6 +436,10 @@ static void what_is_not_supported_is_refused_by_name(void **state)
 	REFUSED(model, "\"unk_token\":\"<none>\"", -EBADMSG, "model.unk_token is no token");
 	REFUSED(normalizer, "{\"type\":\"Lowercase\"}", -EPROTONOSUPPORT, "normalizer \"Lowercase\" is not supported");
 	REFUSED(normalizer, "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}", -EPROTONOSUPPORT, "\"NFKC\"");
+	REFUSED(normalizer, "{\"type\":\"Sequence\",\"normalizers\":{}}", -EBADMSG, "normalizer.normalizers is not a list");
+	REFUSED(pre, "{\"type\":\"Sequence\",\"pretokenizers\":0}", -EBADMSG, "pre_tokenizer.pretokenizers is not a list");
+	REFUSED(decoder, "{\"type\":\"Sequence\"}", -EBADMSG, "decoder.decoders is not a list");
+	REFUSED(post, "{\"type\":\"Sequence\",\"processors\":null}", -EBADMSG, "post_processor.processors is not a list");
 	REFUSED(normalizer, "{\"type\":\"NFC\",\"x\":1}", -EPROTONOSUPPORT, "normalizer.x is not known");
 	REFUSED(normalizer, "{\"type\":\"Prepend\",\"prepend\":\"_\"}", -EPROTONOSUPPORT, "Prepend of anything");
 	REFUSED(normalizer, "{\"type\":\"Prepend\",\"prepend\":\"\xe2\x96\x81\"}", -EPROTONOSUPPORT, "Prepend without Replace");
