@@ -14,6 +14,7 @@
 #include "kernels/kernels.h"
 #include "tools/model/model.h"
 #include "tools/model/ppl.h"
+#include "tools/sits/tool_opts.h"
 
 #define CMD "perplexity"
 
@@ -35,88 +36,44 @@ static const char help[] =
 	"  --quiet               no progress\n"
 	"  -h, --help            this text\n";
 
-enum { OPT_CONTEXT = 256, OPT_WINDOWS, OPT_KV, OPT_KEEP, OPT_ISA, OPT_THREADS, OPT_JSON, OPT_QUIET, OPT_HELP };
-
-static const struct option options[] = {
-	{ "context", required_argument, NULL, OPT_CONTEXT },
-	{ "windows", required_argument, NULL, OPT_WINDOWS },
-	{ "kv-type", required_argument, NULL, OPT_KV },
-	{ "kv-keep", required_argument, NULL, OPT_KEEP },
-	{ "isa", required_argument, NULL, OPT_ISA },
-	{ "threads", required_argument, NULL, OPT_THREADS },
-	{ "json", no_argument, NULL, OPT_JSON },
-	{ "quiet", no_argument, NULL, OPT_QUIET },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ 0 },
-};
-
 struct args {
 	const char *model, *text;
 	struct ppl_opts ppl;
-	bool json, quiet, help;
+	bool json, quiet;
 };
 
-static int number(const char *option, const char *arg, uint64_t min, uint32_t *out)
+static int take_kv_type(void *arg, const char *text)
 {
-	uint64_t v;
+	struct args *a = arg;
 
-	if (!tool_parse_number(arg, &v) || v < min || v > UINT32_MAX)
-		return tool_usage(CMD, "%s '%s' is not a number from %" PRIu64 " up", option, arg, min);
-	*out = (uint32_t)v;
+	if (strcmp(text, "f16") && strcmp(text, "int8"))
+		return tool_usage(CMD, "--kv-type '%s' is not f16 or int8", text);
+	a->ppl.kv_kind = strcmp(text, "f16") ? SITS_KV_I8 : SITS_KV_F16;
 	return 0;
 }
 
-static int kv_type(const char *arg, uint32_t *kind)
-{
-	if (strcmp(arg, "f16") && strcmp(arg, "int8"))
-		return tool_usage(CMD, "--kv-type '%s' is not f16 or int8", arg);
-	*kind = strcmp(arg, "f16") ? SITS_KV_I8 : SITS_KV_F16;
-	return 0;
-}
-
-/* Return: 0, or an exit status after a message. */
+/* Return: -1 to go on, else an exit status. */
 static int parse(int argc, char **argv, struct args *a)
 {
-	int c, status = 0;
+	const struct tool_opt opt[] = {
+		{ "context", .from = &a->ppl.context, .min = 8 },
+		{ "windows", .from = &a->ppl.windows, .min = 1 },
+		{ "kv-type", .take = take_kv_type },
+		{ "kv-keep", .from = &a->ppl.kv_keep, .min = SITS_KV_KEEP_LEAST },
+		{ "isa", .text = &a->ppl.isa },
+		{ "threads", .threads = &a->ppl.threads },
+		{ "json", .flag = &a->json },
+		{ "quiet", .flag = &a->quiet },
+		{ 0 },
+	};
+	struct tool_cmdline l = { .cmd = CMD, .help = help, .opt = opt, .arg = a, .operands = 2,
+				  .needs = "one MODEL and one TEXT are needed" };
+	int status = tool_parse(&l, argc, argv);
 
-	while (!status && (c = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
-		switch (c) {
-		case OPT_CONTEXT:
-			status = number("--context", optarg, 8, &a->ppl.context);
-			break;
-		case OPT_WINDOWS:
-			status = number("--windows", optarg, 1, &a->ppl.windows);
-			break;
-		case OPT_KV:
-			status = kv_type(optarg, &a->ppl.kv_kind);
-			break;
-		case OPT_KEEP:
-			status = number("--kv-keep", optarg, SITS_KV_KEEP_LEAST, &a->ppl.kv_keep);
-			break;
-		case OPT_ISA:
-			a->ppl.isa = optarg;
-			break;
-		case OPT_THREADS:
-			status = tool_threads(CMD, optarg, &a->ppl.threads);
-			break;
-		case OPT_JSON:
-			a->json = true;
-			break;
-		case OPT_QUIET:
-			a->quiet = true;
-			break;
-		case 'h':
-		case OPT_HELP:
-			a->help = true;
-			return 0;
-		default:
-			return tool_bad_option(CMD, c, argv);
-		}
+	if (status < 0) {
+		a->model = argv[optind];
+		a->text = argv[optind + 1];
 	}
-	if (!status && argc - optind != 2)
-		return tool_usage(CMD, "one MODEL and one TEXT are needed, %d were given", argc - optind);
-	a->model = argv[optind];
-	a->text = argv[optind + 1];
 	return status;
 }
 
@@ -177,15 +134,11 @@ static int run(int argc, char **argv)
 	struct sits_model *m = NULL;
 	struct ppl_result res;
 	struct args a = { 0 };
-	int ret, status;
+	int ret, status = parse(argc, argv, &a);
 
-	status = parse(argc, argv, &a);
-	if (status)
+	if (status >= 0)
 		return status;
-	if (a.help) {
-		fputs(help, stdout);
-		return 0;
-	}
+	status = 0;
 	tool_catch_signals();
 	a.ppl.progress = progress;
 	a.ppl.arg = &a;

@@ -120,26 +120,6 @@ static int take_rule(void *arg, const char *text)
 	return type_arg("--tensor", eq + 1, &a->rule[a->q.nr_rules++].type);
 }
 
-static int windows_arg(const char *option, const char *text, uint32_t *windows)
-{
-	uint64_t v;
-
-	if (!tool_parse_number(text, &v) || !v || v > UINT32_MAX)
-		return tool_usage(CMD, "%s '%s' is not a number from 1 up", option, text);
-	*windows = (uint32_t)v;
-	return 0;
-}
-
-static int take_windows(void *arg, const char *text)
-{
-	return windows_arg("--windows", text, &((struct args *)arg)->ppl.windows);
-}
-
-static int take_calibration_windows(void *arg, const char *text)
-{
-	return windows_arg("--calibration-windows", text, &((struct args *)arg)->awq_opts.windows);
-}
-
 /* The embedding is read as it is, and a matrix of the vocabulary's size decides every token: few bits cost most there. */
 static uint32_t default_out_type(uint32_t type)
 {
@@ -170,10 +150,10 @@ static int parse(int argc, char **argv, struct args *a)
 		{ "tensor", .take = take_rule },
 		{ "requantize", .flag = &a->q.requantise },
 		{ "calibration", .text = &a->calibration },
-		{ "calibration-windows", .take = take_calibration_windows },
+		{ "calibration-windows", .from = &a->awq_opts.windows, .min = 1 },
 		{ "dense", .flag = &a->awq_opts.dense },
 		{ "perplexity", .text = &a->text },
-		{ "windows", .take = take_windows },
+		{ "windows", .from = &a->ppl.windows, .min = 1 },
 		{ "threads", .threads = &a->ppl.threads },
 		{ "force", .flag = &a->force },
 		{ "json", .flag = &a->json },

@@ -65,6 +65,16 @@ static int take_u32(const char *cmd, const char *name, const char *text, uint32_
 	return 0;
 }
 
+static int take_from(const char *cmd, const char *name, const char *text, uint32_t min, uint32_t *v)
+{
+	uint64_t n;
+
+	if (!tool_parse_number(text, &n) || n < min || n > UINT32_MAX)
+		return tool_usage(cmd, "--%s '%s' is not a number from %u up", name, text, min);
+	*v = (uint32_t)n;
+	return 0;
+}
+
 int tool_float(const char *cmd, const char *name, const char *text, float *v)
 {
 	char *end;
@@ -90,6 +100,8 @@ static int take(const struct tool_cmdline *l, const struct tool_opt *o, const ch
 		return tool_wait(l->cmd, text, o->wait_s);
 	else if (o->u32)
 		return take_u32(l->cmd, o->name, text, o->u32);
+	else if (o->from)
+		return take_from(l->cmd, o->name, text, o->min, o->from);
 	else if (o->f32)
 		return tool_float(l->cmd, o->name, text, o->f32);
 	else

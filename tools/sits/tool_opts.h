@@ -20,6 +20,7 @@ struct tool_opt {
 	uint32_t *threads;		/* the argument by tool_threads() */
 	uint32_t *wait_s;		/* the argument by tool_wait() */
 	uint32_t *u32;			/* a whole number, by tool_parse_u64() */
+	uint32_t *from, min;		/* a whole number, @min or more, without a suffix */
 	float *f32;			/* the argument by tool_float() */
 	int (*take)(void *arg, const char *text);	/* Return: 0, or an exit status after a message */
 };

@@ -21,7 +21,7 @@
 
 static struct {
 	bool flag;
-	uint32_t bits, threads, wait_s, u32;
+	uint32_t bits, threads, wait_s, u32, from;
 	float f32;
 	const char *text, *taken;
 	uint32_t given;
@@ -40,7 +40,8 @@ static int take_word(void *arg, const char *text)
 static const struct tool_opt opts[] = {
 	{ "flag", 'f', .flag = &got.flag }, { "one", .bits = &got.bits, .bit = 1 }, { "four", .bits = &got.bits, .bit = 4 },
 	{ "text", 't', .text = &got.text }, { "threads", .threads = &got.threads }, { "wait", .wait_s = &got.wait_s },
-	{ "u32", .u32 = &got.u32 }, { "f32", .f32 = &got.f32 }, { "word", .take = take_word }, { 0 },
+	{ "u32", .u32 = &got.u32 }, { "f32", .f32 = &got.f32 }, { "word", .take = take_word },
+	{ "least", .from = &got.from, .min = 8 }, { 0 },
 };
 
 /* What goes to @fd from now on is in a file. Return: what it was. */
@@ -93,7 +94,7 @@ static int parse(const char *line, int operands, const char *needs)
 
 static void each_kind_arrives(void **state)
 {
-	assert_int_equal(parse("--flag --one --four --text hello --threads 3 --wait 0 --u32 2K --f32 -0.5 --word x", 0, NULL), -1);
+	assert_int_equal(parse("--flag --one --four --text hello --threads 3 --wait 0 --u32 2K --f32 -0.5 --word x --least 8", 0, NULL), -1);
 	assert_true(got.flag);
 	assert_int_equal(got.bits, 5);
 	assert_string_equal(got.text, "hello");
@@ -102,7 +103,8 @@ static void each_kind_arrives(void **state)
 	assert_int_equal(got.u32, 2048);
 	assert_true(got.f32 == -0.5f);
 	assert_string_equal(got.taken, "x");
-	assert_int_equal(got.given, 0x1ff);
+	assert_int_equal(got.from, 8);
+	assert_int_equal(got.given, 0x3ff);
 	assert_string_equal(got.said, "");
 }
 
@@ -156,7 +158,8 @@ static void what_is_wrong_is_named(void **state)
 		{ "--u32 4294967296", "--u32 '4294967296' is not a whole number" }, { "--u32 -1", "--u32 '-1' is not" },
 		{ "--u32 1.5", "--u32 '1.5' is not" }, { "--f32 1x", "--f32 '1x' is not a number" },
 		{ "--f32 inf", "--f32 'inf' is not a number" }, { "--f32 nan", "--f32 'nan' is not a number" },
-		{ "--word bad", "--word 'bad' is bad" },
+		{ "--word bad", "--word 'bad' is bad" }, { "--least 7", "--least '7' is not a number from 8 up" },
+		{ "--least 8K", "--least '8K' is not" }, { "--least 4294967296", "--least '4294967296' is not" },
 	};
 	size_t i;
 
