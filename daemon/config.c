@@ -374,18 +374,11 @@ static int set_choice(const struct key *k, const char *s, uint64_t *v, struct re
 /* Any that this build has: whether this machine runs it, the engine finds out. */
 static int check_isa(const char *s, struct reporter *r, size_t line, const char *name)
 {
-	const struct sits_backend *b;
-	char words[128] = "auto";
-	size_t i, n = strlen(words);
+	char names[128];
 
-	if (!strcmp(s, "auto"))
+	if (!strcmp(s, "auto") || sits_backend_exists(s))
 		return 0;
-	for (i = 0; (b = sits_backend_at(i)); i++) {
-		if (!strcmp(s, b->name))
-			return 0;
-		n += (size_t)snprintf(words + n, sizeof(words) - n, ", %s", b->name);
-	}
-	report(r, line, name, "'%.64s' is not one of: %s", s, words);
+	report(r, line, name, "'%.64s' is not one of: auto, %s", s, sits_backend_names(names, sizeof(names)));
 	return -EINVAL;
 }
 

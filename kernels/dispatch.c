@@ -2,6 +2,7 @@
 /*
  * dispatch.c - which backends this build has, and the choice between them.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,27 @@ static const struct sits_backend *const backends[] = {
 const struct sits_backend *sits_backend_at(size_t i)
 {
 	return i < sizeof(backends) / sizeof(backends[0]) ? backends[i] : NULL;
+}
+
+bool sits_backend_exists(const char *name)
+{
+	const struct sits_backend *b;
+
+	for (size_t i = 0; (b = sits_backend_at(i)); i++)
+		if (!strcmp(b->name, name))
+			return true;
+	return false;
+}
+
+const char *sits_backend_names(char *buf, size_t size)
+{
+	const struct sits_backend *b;
+	size_t n = 0;
+
+	*buf = '\0';
+	for (size_t i = 0; (b = sits_backend_at(i)) && n < size; i++)
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? ", " : "", b->name);
+	return buf;
 }
 
 static const struct sits_backend *best_usable(void)

@@ -288,6 +288,11 @@ const struct sits_backend *sits_backend_get(const char *name);
 /** sits_backend_at() - The i-th built-in backend, usable or not; NULL past the end. */
 const struct sits_backend *sits_backend_at(size_t i);
 
+/** sits_backend_exists() - Is @name one of them? */
+bool sits_backend_exists(const char *name);
+/** sits_backend_names() - All of their names, for a message. @buf: @size bytes, > 0. Return: @buf. */
+const char *sits_backend_names(char *buf, size_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -7,6 +7,7 @@
 static void names_are_unique_and_tables_complete(void **state)
 {
 	const struct sits_backend *b;
+	char names[128];
 
 	for (size_t i = 0; (b = sits_backend_at(i)); i++) {
 		for (size_t j = 0; j < i; j++) {
@@ -19,6 +20,12 @@ static void names_are_unique_and_tables_complete(void **state)
 		assert_true(b->attn_tasks && b->attn_scratch_bytes && b->attn_work_bytes && b->attn);
 		assert_true(b->add_rmsnorm_prepare && b->silu_mul_prepare && b->rope_store && b->softmax_rmsnorm && b->topk);
 	}
+	for (size_t i = 0; (b = sits_backend_at(i)); i++) {
+		assert_true(sits_backend_exists(b->name));
+		assert_non_null(strstr(sits_backend_names(names, sizeof(names)), b->name));
+	}
+	assert_false(sits_backend_exists("") || sits_backend_exists("AVX2") || sits_backend_exists("sse9"));
+	assert_int_equal(strlen(sits_backend_names(names, 4)), 3);
 	assert_null(sits_backend_at(1000));
 }
 
