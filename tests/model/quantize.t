@@ -136,6 +136,8 @@ with Dir(memory=True) as d:
     for name in names:
         r = quantize("--type", "keep", src=both / name)
         a, b = (short(out), short(both / f"{name}.gguf")) if r.rc == 0 else (r, None)
+        direct = short(both / name)
+        tap.check(f"{name}: perplexity of a directory is that of the GGUF", abs(direct / b - 1) < 1e-5 if b else False, (direct, b))
         # MLA's kv_b stays whole there, so sums have another order.
         whole = name in ("deepseek2-v2", "deepseek2-v3")
         tap.check(f"{name}: a directory becomes the GGUF that it is", a == b or (whole and abs(a / b - 1) < 1e-5), (a, b))
@@ -200,6 +202,11 @@ with Dir(memory=True) as d:
     tap.check("a file that is not there", r.rc == 1 and "none.gguf" in r.err, r)
     r = sits("perplexity", "--context", 128, model, d / "none")
     tap.check("a text that is not there", r.rc == 1 and "none" in r.err, r)
+    for isa in ("", "sse9", "AVX2"):
+        r = sits("perplexity", "--context", 128, "--isa", isa, model, text)
+        tap.check(f"--isa '{isa}' is wrong usage", r.rc == 2 and f"--isa '{isa}' is not one of: " in r.err and "ref" in r.err and r.out == "", r)
+    r = sits("perplexity", "--context", 128, "--isa", "ref", "--windows", 1, "--json", model, text)
+    tap.check("--isa ref", r.rc == 0 and r.json["isa"] == "ref", r)
     r = sits("perplexity", "--context", 4096, model, text)
     tap.check("a window longer than the context", r.rc == 1 and "256" in r.err, r)
     (d / "short").write_text("a b")

@@ -14,6 +14,7 @@
 #include "kernels/kernels.h"
 #include "tools/model/model.h"
 #include "tools/model/ppl.h"
+#include "tools/model/source.h"
 #include "tools/sits/tool_opts.h"
 
 #define CMD "perplexity"
@@ -21,16 +22,16 @@
 static const char help[] =
 	"usage: sits perplexity [OPTIONS]... MODEL TEXT\n"
 	"\n"
-	"Measure how well the model in the GGUF file MODEL predicts the text file TEXT: e to the mean of -ln p over the\n"
-	"second half of each window of tokens. Lower is better. It computes what serving computes. For the machine of who\n"
-	"owns the weights: MODEL is not sealed.\n"
+	"Measure how well the model MODEL, a GGUF file or the directory of a safetensors model, predicts the text file TEXT: e\n"
+	"to the mean of -ln p over the second half of each window of tokens. Lower is better. It computes what serving\n"
+	"computes. For the machine of who owns the weights: MODEL is not sealed.\n"
 	"\n"
 	"  --context N           tokens in a window, 8 or more (512, or the model's context if that is less)\n"
 	"  --windows N           at most N windows, from the start of TEXT (all)\n"
 	"  --kv-type TYPE        how keys and values are kept: f16, or int8, which loses a little (f16)\n"
 	"  --kv-keep N           measure a second time, with keys and values of N tokens kept by each head, on average, as\n"
 	"                        engine.kv_keep of sitsd does: 64 or more\n"
-	"  --isa NAME            instruction set: ref, avx2, avx512 (the best that the processor has)\n"
+	"  --isa NAME            instruction set: ref, avx2, avx512, avx512bf16 (the best that the processor has)\n"
 	"  --threads N           threads (one per core)\n"
 	"  --json                the result as one JSON object on standard output\n"
 	"  --quiet               no progress\n"
@@ -52,6 +53,17 @@ static int take_kv_type(void *arg, const char *text)
 	return 0;
 }
 
+static int take_isa(void *arg, const char *text)
+{
+	struct args *a = arg;
+	char names[128];
+
+	if (!sits_backend_exists(text))
+		return tool_usage(CMD, "--isa '%s' is not one of: %s", text, sits_backend_names(names, sizeof(names)));
+	a->ppl.isa = text;
+	return 0;
+}
+
 /* Return: -1 to go on, else an exit status. */
 static int parse(int argc, char **argv, struct args *a)
 {
@@ -60,7 +72,7 @@ static int parse(int argc, char **argv, struct args *a)
 		{ "windows", .from = &a->ppl.windows, .min = 1 },
 		{ "kv-type", .take = take_kv_type },
 		{ "kv-keep", .from = &a->ppl.kv_keep, .min = SITS_KV_KEEP_LEAST },
-		{ "isa", .text = &a->ppl.isa },
+		{ "isa", .take = take_isa },
 		{ "threads", .threads = &a->ppl.threads },
 		{ "json", .flag = &a->json },
 		{ "quiet", .flag = &a->quiet },
@@ -129,7 +141,8 @@ static void print(const struct args *a, const struct ppl_result *r)
 
 static int run(int argc, char **argv)
 {
-	struct mapped model = { 0 }, text = { 0 };
+	struct source model;
+	struct mapped text = { 0 };
 	struct sits_diag diag = { "" };
 	struct sits_model *m = NULL;
 	struct ppl_result res;
@@ -142,11 +155,11 @@ static int run(int argc, char **argv)
 	tool_catch_signals();
 	a.ppl.progress = progress;
 	a.ppl.arg = &a;
-	ret = mapped_open(a.model, &model, &diag);
+	ret = source_open(a.model, &model, &diag);
 	if (!ret)
 		ret = mapped_open(a.text, &text, &diag);
 	if (!ret)
-		ret = model_load(a.model, &model, &m, &diag);
+		ret = source_model(&model, &m, &diag);
 	if (!ret)
 		ret = ppl_run(m, text.data, text.len, &a.ppl, &res, &diag);
 	tool_progress_end();
@@ -156,7 +169,7 @@ static int run(int argc, char **argv)
 		print(&a, &res);
 	sits_model_close(m);
 	mapped_close(&text);
-	mapped_close(&model);
+	source_close(&model);
 	return status;
 }
 
