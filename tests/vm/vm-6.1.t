@@ -3,4 +3,4 @@
 # The guest's tests on Debian 12's kernel.
 # timeout: 3600
 # side by side
-cd "$(dirname "$0")/../.." && exec tests/vm/run --kernel 6.1 --may-skip
+cd "$(dirname "$0")/../.." && exec tests/vm/run --kernel 6.1 --may-skip --patience 3
