@@ -63,7 +63,7 @@ INLINE vi dot(uint32_t type, const vi *w, const int8_t *x, int n, vi s)
  * and each load serves two or four products.
  */
 #define TILE 4
-#define CHUNK 8			/* groups; a multiple of UNIT_MAX */
+#define CHUNK 16			/* groups; a multiple of UNIT_MAX */
 #define MANY 8
 #define DIRECT 4
 
