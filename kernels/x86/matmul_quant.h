@@ -183,12 +183,13 @@ TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type)
 #else
 
 /*
- * Many tokens. Of the including file: TILE, CHUNK, MANY (more tokens than that), struct wtile (one group of a strip's weights) and struct xtile
- * (one group of TILE tokens), and
+ * Many tokens. Of the including file: TILE, CHUNK, MANY (more tokens than that), NARROW (a last tile of up to so many tokens
+ * computes only them), STRIPS_AHEAD (are the next strip's weights fetched while one is unpacked?), struct wtile (one
+ * group of a strip's weights) and struct xtile (one group of TILE tokens), and
  *
  *	wtile_set(type, w, v, u)	vector v of w from u
  *	xtile_set(type, x, i, q)	token i of x from q; type is no constant
- *	tile_mac(kind, acc, w, x)	one group of TILE tokens and NV vectors added to acc[TILE][NV]
+ *	tile_mac(kind, nt, acc, w, x)	one group of the first nt tokens and NV vectors added to acc[nt][NV]; nt is constant
  *
  * Once weights are unpacked, types differ in how their scales enter, and in nothing else: three kinds of tiles serve all.
  */
@@ -204,19 +205,19 @@ typedef void unpack_fn(struct src src[NV], size_t n, struct wtile *w);
 typedef void tile_fn(const struct sits_matmul *mm, const struct strip *s, const struct wtile *w, const struct xtile *x, size_t g0,
 		     size_t n, size_t t);
 
-/* n groups from g0 on of tokens [t, t + TILE) and a strip. kind is constant. */
-TEMPLATE void tile_chunk(enum tile_kind kind, const struct sits_matmul *mm, const struct strip *s, const struct wtile *w,
-			 const struct xtile *x, size_t g0, size_t n, size_t t)
+/* n groups from g0 on of tokens [t, t + nt) and a strip. kind and nt are constant. */
+TEMPLATE void tile_chunk(enum tile_kind kind, size_t nt, const struct sits_matmul *mm, const struct strip *s,
+			 const struct wtile *w, const struct xtile *x, size_t g0, size_t n, size_t t)
 {
 	vf acc[TILE][NV];
 
-	UNROLL for (size_t i = 0; i < TILE; i++) {
+	UNROLL for (size_t i = 0; i < nt; i++) {
 		UNROLL for (size_t v = 0; v < NV; v++)
 			acc[i][v] = g0 && t + i < mm->T ? load_y(mm, s, v, t + i) : v_zero();
 	}
 	for (size_t g = 0; g < n; g++)
-		tile_mac(kind, acc, &w[g], &x[g]);
-	UNROLL for (size_t i = 0; i < TILE; i++) {
+		tile_mac(kind, nt, acc, &w[g], &x[g]);
+	UNROLL for (size_t i = 0; i < nt; i++) {
 		UNROLL for (size_t v = 0; v < NV; v++) {
 			if (t + i < mm->T)
 				store_y(mm, s, v, t + i, acc[i][v]);
@@ -228,12 +229,32 @@ TEMPLATE void tile_chunk(enum tile_kind kind, const struct sits_matmul *mm, cons
 	static void name(const struct sits_matmul *mm, const struct strip *s, const struct wtile *w,	\
 			 const struct xtile *x, size_t g0, size_t n, size_t t)				\
 	{												\
-		tile_chunk(kind, mm, s, w, x, g0, n, t);						\
+		size_t nt = mm->T - t;									\
+													\
+		if (NARROW >= 1 && nt == 1)								\
+			tile_chunk(kind, 1, mm, s, w, x, g0, n, t);					\
+		else if (NARROW >= 2 && nt == 2)							\
+			tile_chunk(kind, 2, mm, s, w, x, g0, n, t);					\
+		else if (NARROW >= 3 && nt == 3)							\
+			tile_chunk(kind, 3, mm, s, w, x, g0, n, t);					\
+		else											\
+			tile_chunk(kind, TILE, mm, s, w, x, g0, n, t);					\
 	}
 
 TILE_KIND(tile_scale, KIND_SCALE)
 TILE_KIND(tile_min, KIND_MIN)
 TILE_KIND(tile_halves, KIND_HALVES)
+
+/* Fetch what the next strip has at the unit of src: no prefetcher foresees pieces of rows. */
+INLINE void fetch_strip(uint32_t type, const struct src *src)
+{
+	size_t row = src->rows.s;
+
+	if (type & SITS_PACKED)
+		fetch_ahead(src->p + STRIP * row, unit_lines(type));
+	for (size_t r = 0; r < VL && !(type & SITS_PACKED); r++)
+		fetch_ahead(src->rows.b[0] + (STRIP + r) * row, (unit_bytes(type) + 63) / 64);
+}
 
 /* type is constant. */
 TEMPLATE void strip_unpack(uint32_t type, struct src src[NV], size_t n, struct wtile *w)
@@ -242,6 +263,8 @@ TEMPLATE void strip_unpack(uint32_t type, struct src src[NV], size_t n, struct w
 
 	UNROLL for (size_t v = 0; v < NV; v++) {
 		for (size_t g = 0; g < n; g += unit_groups(type)) {
+			if (STRIPS_AHEAD && (v == 0 || !(type & SITS_PACKED)))	/* a packed line holds all vectors */
+				fetch_strip(type, &src[v]);
 			unpack(type, &src[v], u);
 			src_next(type, &src[v]);
 			for (size_t k = 0; k < unit_groups(type); k++)
@@ -299,6 +322,8 @@ TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type, unpack_fn
 		rows_direct(mm, type, 1);
 	else if (mm->T == 2)
 		rows_direct(mm, type, 2);
+	else if (mm->T == 3)
+		rows_direct(mm, type, 3);
 	else if (mm->T <= 4 || DIRECT == 4)
 		rows_direct(mm, type, 4);
 	else

@@ -63,8 +63,10 @@ INLINE vi dot(uint32_t type, const vi *w, const int8_t *x, int n, vi s)
  * and each load serves two or four products.
  */
 #define TILE 4
-#define CHUNK 16			/* groups; a multiple of UNIT_MAX */
-#define MANY 8
+#define CHUNK 16		/* groups; a multiple of UNIT_MAX */
+#define MANY 4
+#define NARROW 3
+#define STRIPS_AHEAD 1
 #define DIRECT 4
 
 struct wtile {
@@ -112,12 +114,12 @@ INLINE void xtile_set(uint32_t type, struct xtile *x, size_t i, const struct sit
 }
 
 /* Dwords [j0, j1) of one kind of pairs. A loop, since compilers spill the sums when all of it is unrolled. */
-TEMPLATE void tile_pairs(vi s[TILE][2], const struct wtile *w, const struct xtile *x, int j0, int j1)
+TEMPLATE void tile_pairs(size_t nt, vi s[TILE][2], const struct wtile *w, const struct xtile *x, int j0, int j1)
 {
 	ROLLED for (int j = j0; j < j1; j++) {
 		vi w0 = w->w[0][j], w1 = w->w[1][j];
 
-		UNROLL for (int i = 0; i < TILE; i++) {
+		UNROLL for (size_t i = 0; i < nt; i++) {
 			vi xv = vi_set1(x->x[i][j]);
 
 			vi_add_to(s[i][0], _mm256_madd_epi16(w0, xv));
@@ -127,9 +129,9 @@ TEMPLATE void tile_pairs(vi s[TILE][2], const struct wtile *w, const struct xtil
 }
 
 /* Groups' products from s, with scale sc. */
-TEMPLATE void tile_scaled(vf acc[TILE][2], vi s[TILE][2], const struct xtile *x, const vf sc[2])
+TEMPLATE void tile_scaled(size_t nt, vf acc[TILE][2], vi s[TILE][2], const struct xtile *x, const vf sc[2])
 {
-	UNROLL for (int i = 0; i < TILE; i++) {
+	UNROLL for (size_t i = 0; i < nt; i++) {
 		vf d = v_set1(x->d[i]);
 
 		acc[i][0] = v_fma(vi_to_f(s[i][0]), v_mul(sc[0], d), acc[i][0]);
@@ -138,25 +140,25 @@ TEMPLATE void tile_scaled(vf acc[TILE][2], vi s[TILE][2], const struct xtile *x,
 	}
 }
 
-TEMPLATE void tile_mac(enum tile_kind kind, vf acc[TILE][2], const struct wtile *w, const struct xtile *x)
+TEMPLATE void tile_mac(enum tile_kind kind, size_t nt, vf acc[TILE][2], const struct wtile *w, const struct xtile *x)
 {
 	vi s[TILE][2];
 
-	UNROLL for (int i = 0; i < TILE; i++)
+	UNROLL for (size_t i = 0; i < nt; i++)
 		s[i][0] = s[i][1] = vi_zero();
 	if (kind == KIND_HALVES) {
-		tile_pairs(s, w, x, 0, 4);
-		tile_pairs(s, w, x, 8, 12);
-		tile_scaled(acc, s, x, w->sc);
-		tile_pairs(s, w, x, 4, 8);
-		tile_pairs(s, w, x, 12, 16);
-		tile_scaled(acc, s, x, w->mn);
+		tile_pairs(nt, s, w, x, 0, 4);
+		tile_pairs(nt, s, w, x, 8, 12);
+		tile_scaled(nt, acc, s, x, w->sc);
+		tile_pairs(nt, s, w, x, 4, 8);
+		tile_pairs(nt, s, w, x, 12, 16);
+		tile_scaled(nt, acc, s, x, w->mn);
 		return;
 	}
-	tile_pairs(s, w, x, 0, 16);
-	tile_scaled(acc, s, x, w->sc);
+	tile_pairs(nt, s, w, x, 0, 16);
+	tile_scaled(nt, acc, s, x, w->sc);
 	if (kind == KIND_MIN) {
-		UNROLL for (int i = 0; i < TILE; i++) {
+		UNROLL for (size_t i = 0; i < nt; i++) {
 			vf sum = v_set1(x->s[i]);
 
 			acc[i][0] = v_fma(w->mn[0], sum, acc[i][0]);

@@ -25,6 +25,8 @@ INLINE vi dot(uint32_t type, const vi *w, const int8_t *x, int n, vi s)
 #define TILE 8
 #define CHUNK 16		/* groups; a multiple of UNIT_MAX */
 #define MANY 8
+#define NARROW 0
+#define STRIPS_AHEAD 0
 #define DIRECT 8
 
 #include "kernels/x86/unpack.h"
@@ -65,9 +67,9 @@ INLINE vi tile_dot(const struct wtile *w, const struct xtile *x, size_t i, int j
 	return dot(0, w->g.w + j, x->lo[i] + 4 * j, n, vi_add(s, vi_set1(off)));
 }
 
-TEMPLATE void tile_mac(enum tile_kind kind, vf acc[TILE][1], const struct wtile *w, const struct xtile *x)
+TEMPLATE void tile_mac(enum tile_kind kind, size_t nt, vf acc[TILE][1], const struct wtile *w, const struct xtile *x)
 {
-	UNROLL for (size_t i = 0; i < TILE; i++) {
+	UNROLL for (size_t i = 0; i < nt; i++) {
 		vf d = v_set1(x->d[i]);
 		vf a = acc[i][0];
 
