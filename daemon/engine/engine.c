@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "daemon/engine/engine_impl.h"
 #include "daemon/engine/kv_evict.h"
@@ -41,8 +42,19 @@ uint64_t sits_engine_cpu_ns(void)
 
 /* ---- creation ---- */
 
+static uint64_t memory_bytes(void)
+{
+	long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+
+	return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : UINT64_MAX;
+}
+
+/* Pages are touched when they are used, but the list of them is filled at once: some bytes for each. */
 static int check_kv(const struct sits_engine_opts *o, struct sits_diag *diag)
 {
+	if (o->kv_bytes > memory_bytes())
+		return sits_diag_fail(diag, -EINVAL, "engine: kv_bytes %" PRIu64 " is more than the memory of this machine, %" PRIu64
+				      " bytes", o->kv_bytes, memory_bytes());
 	if (o->kv_kind != SITS_KV_F16 && o->kv_kind != SITS_KV_I8)
 		return sits_diag_fail(diag, -EINVAL, "engine: kv_kind %" PRIu32 " is unknown", o->kv_kind);
 	return 0;
@@ -154,8 +166,8 @@ int sits_engine_create(const struct sits_model *m, const struct sits_engine_opts
 	ret = -ENODEV;
 	e->be = sits_backend_get(opts->isa);
 	if (!e->be) {
-		sits_diag_fail(diag, ret, "engine: backend \"%s\" is unknown or not usable on this CPU",
-			       opts->isa ? opts->isa : "");
+		sits_diag_fail(diag, ret, "engine: %s \"%s\" is unknown or not usable on this CPU",
+			       opts->isa ? "backend" : "SITS_FORCE_ISA", opts->isa ? opts->isa : getenv("SITS_FORCE_ISA"));
 		goto err_destroy;
 	}
 	ret = create_arrays(e);

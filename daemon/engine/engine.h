@@ -32,7 +32,7 @@ enum sits_speculation { SITS_SPEC_OFF, SITS_SPEC_LOOKUP, SITS_SPEC_DRAFT };
  * @threads: compute threads, the caller's one included; 0 means one per usable core
  * @max_seqs: requests running at once (default 64)
  * @token_budget: tokens per step over all requests (default 256)
- * @kv_bytes: bytes of KV pages (default: enough for max_seqs x 512 tokens, at least one full context)
+ * @kv_bytes: bytes of KV pages (default: enough for max_seqs x 512 tokens, at least one full context); no more than the machine has
  * @context: longest sequence, at most the model's own
  * @pin: 1 pins compute threads to cores
  * @isa: backend name; NULL picks

@@ -195,20 +195,32 @@ static void bad_options_are_refused_with_words(void **state)
 		{ { .context = 1 }, -EINVAL, "context" },
 		{ { .context = 513 }, -EINVAL, "context" },
 		{ { .kv_bytes = 1 }, -EINVAL, "kv_bytes" },
+		{ { .kv_bytes = UINT64_C(1) << 50 }, -EINVAL, "kv_bytes 1125899906842624 is more than the memory" },
 		{ { .isa = "sse1" }, -ENODEV, "sse1" },
 	};
+	const char *forced = getenv("SITS_FORCE_ISA");
+	struct sits_diag diag = { 0 };
+	struct sits_engine *e = NULL;
 	struct fixture f = { 0 };
 	size_t i;
 
 	open_model(&f, (struct tiny_opts){ 0 });
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct sits_diag diag = { 0 };
-		struct sits_engine *e = NULL;
-
+		diag.msg[0] = 0;
 		assert_int_equal(sits_engine_create(f.m, &cases[i].o, &e, &diag), cases[i].want);
 		assert_null(e);
 		assert_non_null(strstr(diag.msg, cases[i].word));
 	}
+	/* Who asked for it in another way finds it named, too. */
+	forced = forced ? strdup(forced) : NULL;
+	setenv("SITS_FORCE_ISA", "sse2", 1);
+	diag.msg[0] = 0;
+	assert_int_equal(sits_engine_create(f.m, &(struct sits_engine_opts){ 0 }, &e, &diag), -ENODEV);
+	assert_non_null(strstr(diag.msg, "SITS_FORCE_ISA \"sse2\""));
+	unsetenv("SITS_FORCE_ISA");
+	if (forced)
+		setenv("SITS_FORCE_ISA", forced, 1);
+	free((void *)forced);
 	sits_engine_destroy(NULL);
 	close_all(&f);
 }
