@@ -119,9 +119,14 @@ static int open_key(struct sits_load *l)
 }
 
 /* main.c's load_draft() puts the draft's path in the model's place. */
+static bool is_draft(const struct sits_load *l)
+{
+	return l->cfg->model.path == l->cfg->model.draft_path;
+}
+
 const char *sits_load_key(const struct sits_load *l)
 {
-	return l->cfg->model.path == l->cfg->model.draft_path ? "model.draft_path" : "model.path";
+	return is_draft(l) ? "model.draft_path" : "model.path";
 }
 
 int sits_load_failed(struct sits_load *l, const char *path, int err)
@@ -296,7 +301,7 @@ int sits_load_model(struct sits_load *l, const struct sits_model_file *files, si
 	if (want > own)
 		return sits_diag_fail(l->diag, -EINVAL, "engine.context: %" PRIu64 " is more than the model's own, %u", want, own);
 	l->n->context = want ? (uint32_t)want : own;
-	if (!l->n->model->chat)
+	if (!l->n->model->chat && !is_draft(l))
 		sitsd_log(SITS_LOG_WARN, "chat requests will be refused: %s", l->n->model->chat_diag.msg);
 	return 0;
 }

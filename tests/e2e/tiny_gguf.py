@@ -36,7 +36,7 @@ def strings(name, values):
     return key(name, ARRAY, struct.pack("<IQ", STRING, len(values)) + b"".join(map(text, values)))
 
 
-def tiny_gguf(path, context=16384, layers=2, embd=64, ff=96, heads=4, kv_heads=2, seed=1):
+def tiny_gguf(path, context=16384, layers=2, embd=64, ff=96, heads=4, kv_heads=2, seed=1, chat=CHAT):
     rnd = random.Random(seed)
     tokens = byte_tokens() + ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "ab"]
     kinds = [1] * 256 + [3] * 3 + [1]
@@ -58,8 +58,9 @@ def tiny_gguf(path, context=16384, layers=2, embd=64, ff=96, heads=4, kv_heads=2
         key("tokenizer.ggml.bos_token_id", U32, struct.pack("<I", 256)),
         key("tokenizer.ggml.eos_token_id", U32, struct.pack("<I", 258)),
         key("tokenizer.ggml.add_bos_token", BOOL, b"\0"),
-        key("tokenizer.chat_template", STRING, text(CHAT)),
     ]
+    if chat:
+        keys.append(key("tokenizer.chat_template", STRING, text(chat)))
     shapes = [("token_embd.weight", (embd, len(tokens)), 1.0)]
     for i in range(layers):
         kv = kv_heads * head_dim
