@@ -123,6 +123,7 @@ static int catch_signals(void)
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGHUP, &sa, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);	/* what goes beyond RLIMIT_FSIZE is an error to report */
 	return 0;
 }
 
@@ -205,6 +206,16 @@ static int bad_usage(const char *fmt, const char *arg)
 	return EXIT_USAGE;
 }
 
+/* What was printed has to be out: a file of it is no configuration if the disk was full. Return: an exit status. */
+static int end_stdout(void)
+{
+	errno = 0;
+	if (!fflush(stdout) && !ferror(stdout))
+		return 0;
+	fprintf(stderr, "sitsd: can't write to standard output: %s\n", strerror(errno ? errno : EIO));
+	return EXIT_FAILED;
+}
+
 static int add_override(struct options *o, const char *key, const char *value, const char *option)
 {
 	if (o->nr_over == MAX_OVERRIDES)
@@ -261,10 +272,10 @@ static int parse_options(int argc, char **argv, struct options *o)
 			break;
 		case 'h':
 			usage(stdout);
-			return 0;
+			return end_stdout();
 		case 'V':
 			printf("sitsd %s\n", SITS_VERSION);
-			return 0;
+			return end_stdout();
 		case '?':
 			fputs("see sitsd --help\n", stderr);
 			return EXIT_USAGE;
@@ -709,6 +720,8 @@ int main(int argc, char **argv)
 		sits_config_print(&d.cfg, stdout);
 	else if (!ret && opts.check)
 		printf("%s: ok\n", opts.config);
+	if (!ret && (opts.show || opts.check))
+		ret = end_stdout();
 	if (ret || opts.show || opts.check)
 		goto out;
 	harden();
