@@ -5,8 +5,10 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,6 +354,91 @@ static void no_company_changes_a_bit(void **state)
 	free(j);
 }
 
+struct canceller {
+	struct sits_engine *e;
+	_Atomic uint64_t newest;
+	atomic_bool stop;
+	uint64_t seed;
+};
+
+/* At any moment, so that rows leave between layers, too. */
+static void *cancel_at_random(void *arg)
+{
+	struct canceller *k = arg;
+	struct rng r = { k->seed };
+	uint64_t newest, seen = 0;
+	volatile uint32_t wait;
+
+	while (!atomic_load(&k->stop)) {
+		newest = atomic_load(&k->newest);
+		if (newest == seen || rng_below(&r, 3))
+			continue;
+		seen = newest;
+		for (wait = rng_below(&r, 300000); wait; wait--)
+			;
+		sits_engine_cancel(k->e, newest - rng_below(&r, newest < 6 ? newest : 6));
+	}
+	return NULL;
+}
+
+static void those_that_leave_change_no_other(void **state)
+{
+	enum { N = 80, KINDS = 4 };
+	struct client *c = calloc(N, sizeof(*c)), whole[KINDS] = { 0 };
+	struct rng r = rng_seeded("evict mix");
+	struct canceller k = { .seed = r.s };
+	int32_t token[KINDS][MAX_PROMPT];
+	struct fixture f = { 0 };
+	struct sits_gen_params p;
+	int i, cancelled = 0;
+	uint8_t kind[N];
+	pthread_t t;
+
+	assert_non_null(c);
+	open_model(&f, (struct tiny_opts){ .layers = 4 });
+	open_engine(&f, (struct sits_engine_opts){ .kv_keep = 2 * P });
+	for (i = 0; i < KINDS; i++) {
+		fill(token[i], 0, 70, 1 + i / 2);
+		fill(token[i], 70, 100 + 33 * i, 20 + i);
+		p = params(token[i], 100 + 33 * i, 60);
+		submit(&f, &whole[i], &p);
+	}
+	run_out(&f);
+	close_engine(&f);
+	open_engine(&f, (struct sits_engine_opts){ .kv_keep = 2 * P, .max_seqs = 5, .token_budget = 48,
+						  .kv_bytes = 20 * page_bytes(&f), .speculation = SITS_SPEC_LOOKUP });
+	k.e = f.e;
+	assert_int_equal(pthread_create(&t, NULL, cancel_at_random, &k), 0);
+	for (i = 0; i < N; i++) {
+		kind[i] = rng_below(&r, KINDS);
+		p = params(token[kind[i]], 100 + 33 * kind[i], 60);
+		p.prefix_scope = rng_below(&r, 3);
+		p.sched_class = rng_below(&r, SITS_KV_CLASSES);
+		submit(&f, &c[i], &p);
+		atomic_store(&k.newest, c[i].id);
+		while (sits_engine_step(f.e) > 8)
+			;
+	}
+	run_out(&f);
+	atomic_store(&k.stop, true);
+	pthread_join(t, NULL);
+	for (i = 0; i < N; i++) {
+		assert_int_equal(c[i].dones, 1);
+		assert_int_equal(c[i].res.status, 0);
+		cancelled += c[i].res.finish == SITS_FINISH_CANCEL;
+		if (c[i].res.finish == SITS_FINISH_LENGTH)
+			assert_same(&c[i], &whole[kind[i]]);
+		else if (c[i].nr_logits)
+			assert_memory_equal(c[i].logits, whole[kind[i]].logits, c[i].nr_logits * TINY_VOCAB * sizeof(float));
+		client_fini(&c[i]);
+	}
+	printf("# %d of %d were cancelled, %u preempted\n", cancelled, N, (uint32_t)stats(&f).preemptions);
+	for (i = 0; i < KINDS; i++)
+		client_fini(&whole[i]);
+	free(c);
+	close_all(&f);
+}
+
 /* Tokens that are given go the same way, several at once. */
 static void forced_tokens_give_the_same_logits(void **state)
 {
@@ -506,6 +593,7 @@ int main(void)
 		cmocka_unit_test(pages_in_use_fall_to_the_budget),
 		cmocka_unit_test(one_that_stays_within_its_budget_is_not_touched),
 		cmocka_unit_test(no_company_changes_a_bit),
+		cmocka_unit_test(those_that_leave_change_no_other),
 		cmocka_unit_test(forced_tokens_give_the_same_logits),
 		cmocka_unit_test(a_shared_prefix_stays_for_others),
 		cmocka_unit_test(a_full_pool_is_enough),
