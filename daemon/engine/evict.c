@@ -22,7 +22,8 @@ _Static_assert(SITS_KV_KEEP_LEAST == SITS_EVICT_LEAST * P, "engine.h promises wh
 
 void sits_evict_shares(const double *wide, uint32_t heads, uint32_t budget, uint32_t full, uint32_t *share)
 {
-	uint32_t least = budget / 4 > SITS_EVICT_LEAST ? budget / 4 : SITS_EVICT_LEAST, left = heads * (budget - least), g, best;
+	uint32_t least = budget * 3 / 4 > SITS_EVICT_LEAST ? budget * 3 / 4 : SITS_EVICT_LEAST;
+	uint32_t left = heads * (budget - least), g, best;
 
 	for (g = 0; g < heads; g++)
 		share[g] = least;

@@ -47,8 +47,8 @@ struct sits_evict_state {
  * @full: pages that there are; no head gets more. >= @budget
  * @share: out, [heads]; the sum is heads * budget
  *
- * Each head gets a quarter of @budget, or SITS_EVICT_LEAST where that is more. The others go one by one to the head that is
- * then furthest behind @wide.
+ * Each head gets three quarters of @budget, or SITS_EVICT_LEAST where that is more. The others go one by one to the head that
+ * is then furthest behind @wide.
  */
 void sits_evict_shares(const double *wide, uint32_t heads, uint32_t budget, uint32_t full, uint32_t *share);
 
