@@ -170,6 +170,8 @@ with Dir(memory=True) as d:
             ("no type", (model, out), "--type is required"), ("an unknown type", ("--type", "q3_x", model, out), "q3_x"),
             ("a type without an encoder", ("--type", "q6_k", model, out), "q6_k"),
             ("no output", ("--type", "q8_0", model), "1 were given"),
+            ("an empty output", ("--type", "q8_0", model, ""), "argument 2 is empty"),
+            ("windows of no text", ("--type", "q8_0", "--windows", 1, model, out), "--windows is for --perplexity"),
             ("awq-int8 without a text", ("--type", "awq-int8", model, out), "--calibration"),
             ("a text without awq-int8", ("--type", "q8_0", "--calibration", other, model, out), "awq-int8"),
             ("a rule without a type", ("--type", "q8_0", "--tensor", "abc", model, out), "GLOB=TYPE")):

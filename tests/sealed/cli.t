@@ -166,6 +166,10 @@ with Dir() as d:
             (["key", "make", key], "new, import, id, install or rotate"),
             (["key", "new"], "0 were given"),
             (["key", "new", key, key], "2 were given"),
+            (["seal", "--key", key, plain, ""], "argument 2 is empty"),
+            (["inspect", ""], "argument 1 is empty"),
+            (["rekey", "--key", key, "--new-key", key2, out, ""], "argument 2 is empty"),
+            (["key", "rotate", key, "--new-key", key2, ""], "argument 3 is empty"),
     ):
         r = sits(*args)
         tap.check("wrong usage: " + " ".join(os.path.basename(str(a)) for a in args), r.rc == 2 and words in r.err and r.out == "", r)

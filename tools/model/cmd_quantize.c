@@ -135,6 +135,8 @@ static int check(struct args *a)
 		return tool_usage(CMD, "--type awq-int8 needs --calibration TEXT");
 	if (!a->awq && (a->calibration || a->awq_opts.dense || a->awq_opts.windows))
 		return tool_usage(CMD, "--calibration, --calibration-windows and --dense are for --type awq-int8");
+	if (a->ppl.windows && !a->text)
+		return tool_usage(CMD, "--windows is for --perplexity TEXT");
 	a->awq_opts.threads = a->ppl.threads;
 	if (!a->has_out_type)
 		a->q.out_type = default_out_type(a->q.type);

@@ -236,7 +236,8 @@ static int run(int argc, char **argv)
 		return status;
 	a.operands = argv + optind + 1;
 	a.nr = argc - optind - 1;
-	return run_verb(optind < argc ? argv[optind] : "", &a, &l);
+	status = tool_no_empty(KEY_CMD, argc - optind, argv + optind);
+	return status < 0 ? run_verb(optind < argc ? argv[optind] : "", &a, &l) : status;
 }
 
 const struct sits_cmd sits_cmd_key = { KEY_CMD, "make a key, read one in, tell its id, hand it to the kernel, change it", run };

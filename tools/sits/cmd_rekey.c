@@ -130,7 +130,9 @@ static int parse(int argc, char **argv, struct args *a)
 
 	a->paths = argv + optind;
 	a->nr_paths = argc - optind;
-	return status < 0 && !a->nr_paths ? tool_usage(CMD, "a file or directory is needed") : status;
+	if (status >= 0)
+		return status;
+	return a->nr_paths ? tool_no_empty(CMD, a->nr_paths, a->paths) : tool_usage(CMD, "a file or directory is needed");
 }
 
 static int run(int argc, char **argv)

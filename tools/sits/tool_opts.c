@@ -109,13 +109,25 @@ static int take(const struct tool_cmdline *l, const struct tool_opt *o, const ch
 	return 0;
 }
 
+int tool_no_empty(const char *cmd, int nr, char **operands)
+{
+	int i;
+
+	for (i = 0; i < nr; i++)
+		if (!*operands[i])
+			return tool_usage(cmd, "argument %d is empty", i + 1);
+	return -1;
+}
+
 static int check_operands(const struct tool_cmdline *l, int nr, char **operands)
 {
-	if (l->operands < 0 || nr == l->operands)
+	if (l->operands < 0)
 		return -1;
-	if (!l->needs)
+	if (nr != l->operands && !l->needs)
 		return tool_usage(l->cmd, "unexpected argument '%s'", operands[0]);
-	return tool_usage(l->cmd, "%s, %d were given", l->needs, nr);
+	if (nr != l->operands)
+		return tool_usage(l->cmd, "%s, %d were given", l->needs, nr);
+	return tool_no_empty(l->cmd, nr, operands);
 }
 
 int tool_parse(struct tool_cmdline *l, int argc, char **argv)

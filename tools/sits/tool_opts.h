@@ -29,7 +29,7 @@ struct tool_cmdline {
 	const char *cmd, *help;		/* @help: what --help and -h print; the table has neither */
 	const struct tool_opt *opt;	/* the last one has no name */
 	void *arg;			/* for each take() */
-	int operands;			/* how many there must be; -1: the command counts them */
+	int operands;			/* how many there must be, none of them empty; -1: the command checks them */
 	const char *needs;		/* the words for another number: "one FILE is needed"; NULL: there are none */
 	uint32_t given;			/* out: bit i is set where opt[i] was given */
 };
@@ -39,6 +39,9 @@ struct tool_cmdline {
  * Return: -1 to go on; else an exit status: 0, --help was printed; or after a message.
  */
 int tool_parse(struct tool_cmdline *l, int argc, char **argv);
+
+/** tool_no_empty() - An empty operand names no file: a shell makes it of a variable that is not set. Return: -1; 2, after a message. */
+int tool_no_empty(const char *cmd, int nr, char **operands);
 
 /** tool_float() - The argument of --@name, a finite number. Return: 0; 2, after a message. */
 int tool_float(const char *cmd, const char *name, const char *text, float *v);

@@ -62,7 +62,7 @@ static void restore(FILE *stream, int fd, int was)
 	close(was);
 }
 
-/* @line: arguments with one space between them. @operands, @needs: as in struct tool_cmdline */
+/* @line: arguments with one space between them, '' for an empty one. @operands, @needs: as in struct tool_cmdline */
 static int parse(const char *line, int operands, const char *needs)
 {
 	static char words[256], *argv[MAX_ARGS];
@@ -74,7 +74,7 @@ static int parse(const char *line, int operands, const char *needs)
 	memset(&got, 0, sizeof(got));
 	snprintf(words, sizeof(words), "test %s", line);
 	for (w = strtok(words, " "); w; w = strtok(NULL, " "))
-		argv[argc++] = w;
+		argv[argc++] = strcmp(w, "''") ? w : w + 2;
 	argv[argc] = NULL;
 	optind = 0;	/* getopt_long() starts anew */
 	fd = memfd_create("said", MFD_CLOEXEC);
@@ -142,7 +142,9 @@ static void operands_are_counted(void **state)
 	assert_non_null(strstr(got.said, "two are needed, 3 were given\n"));
 	assert_int_equal(parse("--flag stray", 0, NULL), 2);
 	assert_non_null(strstr(got.said, "unexpected argument 'stray'"));
-	assert_int_equal(parse("a b c d", -1, NULL), -1);
+	assert_int_equal(parse("a ''", 2, "two are needed"), 2);
+	assert_non_null(strstr(got.said, "sits test: argument 2 is empty\n"));
+	assert_int_equal(parse("a b c d ''", -1, NULL), -1);
 	assert_int_equal(parse("-- --flag", 1, "one FILE is needed"), -1);
 	assert_false(got.flag);
 }
