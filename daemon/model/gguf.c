@@ -673,9 +673,10 @@ static int index_all(struct gguf_cur *c, struct sits_gguf *g)
 		ret = alloc_index(c, g);
 	for (i = 0; !ret && i < g->nr_kv; i++)
 		ret = take_kv(c, g, i);
-	g->keys_end = c->base + c->pos;
-	if (!ret)
+	if (!ret) {
+		g->keys_end = c->base + c->pos;
 		ret = read_alignment(c, g, &align);
+	}
 	for (i = 0; !ret && i < g->nr_tensors; i++)
 		ret = take_tensor(c, g, i, align, &sum);
 	return ret ? ret : place_tensors(c, g, align);
