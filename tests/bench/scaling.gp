@@ -10,9 +10,10 @@ set xtics (1, 2, 4, 8, 16, 32, 64)
 set xrange [0.9:71]
 set grid
 set xlabel "streams"
-set key top left reverse Left title "context"
+set key bottom right reverse Left title "context"
 set title "tokens/s, all streams together"
 plot for [i=0:blocks-1] data index i using 1:2 with linespoints pt 7 ps 0.6 title columnheader(1)
+set key top left
 set title "milliseconds per step"
 plot for [i=0:blocks-1] data index i using 1:3 with linespoints pt 7 ps 0.6 title columnheader(1)
 unset multiplot
