@@ -81,7 +81,7 @@ static float tolerance(const struct sits_backend *b, const struct mm_case *c, si
 	for (size_t k = 0; k < c->K; k++)
 		sum += fabsf(w[k] * c->x[t * c->K + k]);
 	free(w);
-	return sum * ((float)(c->K + 2) * 0x1p-24f + (rounds_to_bf16(b, c->type) ? 0x1p-9f : 0));
+	return sum * ((float)(c->K + 2) * 0x1p-24f + (rounds_to_bf16(b, c->type) ? 0x1p-8f : 0));
 }
 
 static void check_against_ref(const struct sits_backend *b, const struct mm_case *c)
