@@ -41,7 +41,7 @@ struct ctx {
 	uint8_t iv[IV_LEN_MAX];	/* of the message, or of the last one */
 	size_t iv_len;
 	uint8_t tag[SITS_GCM_TAG_LEN];
-	size_t tag_len;		/* bytes of tag that are valid: decrypting, from the caller; encrypting, from final on */
+	size_t tag_len;		/* bytes of tag that are valid: decrypting, from the caller until final; encrypting, from final on */
 };
 
 static void *new_ctx(void *provctx)
@@ -186,8 +186,10 @@ static int init(struct ctx *c, bool encrypt, const unsigned char *key, size_t ke
 		sits_gcm_abandon(&c->msg);
 		c->progress = NO_IV;
 	}
+	/* One that was set for a decryption may have come before key and nonce. */
+	if (encrypt || c->encrypt)
+		c->tag_len = 0;
 	c->encrypt = encrypt;
-	c->tag_len = 0;
 	if (key) {
 		if (key_len != SITS_SM4_KEY_LEN)
 			return FAIL(c->prov, PROV_R_KEY_LEN);

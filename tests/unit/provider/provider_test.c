@@ -661,6 +661,42 @@ static void test_gcm_refuses(void **state)
 	ERR_clear_error();
 }
 
+/* Programs set the tag when they have it: also before key and nonce (pyca/cryptography), which must not make it be forgotten. */
+static void test_gcm_tag_comes_first(void **state)
+{
+	uint8_t key[16] = { 1 }, iv[12] = { 2 }, text[40] = { 3 }, out[40], tag[16];
+	EVP_CIPHER_CTX *ctx = begin("SM4-GCM", "provider=sits", true, key, iv);
+	int n, bit;
+
+	assert_int_equal(EVP_EncryptUpdate(ctx, text, &n, text, sizeof(text)), 1);
+	assert_int_equal(EVP_EncryptFinal_ex(ctx, out, &n), 1);
+	assert_int_equal(EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_GET_TAG, 16, tag), 1);
+	/* What was got is none that was set. */
+	assert_int_equal(EVP_DecryptInit_ex(ctx, NULL, NULL, key, iv), 1);
+	assert_int_equal(EVP_DecryptUpdate(ctx, out, &n, text, sizeof(text)), 1);
+	assert_int_equal(EVP_DecryptFinal_ex(ctx, out, &n), 0);
+	assert_non_null(strstr(reason(), "no tag"));
+	EVP_CIPHER_CTX_free(ctx);
+
+	for (bit = 0; bit < 2; bit++) {
+		ctx = begin("SM4-GCM", "provider=sits", false, NULL, NULL);
+		tag[15] ^= bit;
+		assert_int_equal(EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_IVLEN, 12, NULL), 1);
+		assert_int_equal(EVP_CIPHER_CTX_ctrl(ctx, EVP_CTRL_AEAD_SET_TAG, 16, tag), 1);
+		assert_int_equal(EVP_DecryptInit_ex(ctx, NULL, NULL, key, NULL), 1);
+		assert_int_equal(EVP_DecryptInit_ex(ctx, NULL, NULL, NULL, iv), 1);
+		assert_int_equal(EVP_DecryptUpdate(ctx, out, &n, text, sizeof(text)), 1);
+		assert_int_equal(EVP_DecryptFinal_ex(ctx, out, &n), !bit);
+		/* It was for one message. */
+		assert_int_equal(EVP_DecryptInit_ex(ctx, NULL, NULL, NULL, iv), 1);
+		assert_int_equal(EVP_DecryptUpdate(ctx, out, &n, text, sizeof(text)), 1);
+		assert_int_equal(EVP_DecryptFinal_ex(ctx, out, &n), 0);
+		assert_non_null(strstr(reason(), "no tag"));
+		EVP_CIPHER_CTX_free(ctx);
+	}
+	ERR_clear_error();
+}
+
 static void test_others_refuse(void **state)
 {
 	uint8_t key[32] = { 1 }, same[32] = { 0 }, iv[16] = { 2 }, buf[64] = { 0 };
@@ -942,6 +978,7 @@ int main(void)
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_contexts_survive_fork),
 		cmocka_unit_test(test_gcm_refuses),
+		cmocka_unit_test(test_gcm_tag_comes_first),
 		cmocka_unit_test(test_others_refuse),
 		cmocka_unit_test(test_padding),
 		cmocka_unit_test(test_padding_switched_off_late),
