@@ -135,6 +135,27 @@ with Dir() as d:
     r = sits("seal", "--key", key, src, d / "killed.sits")
     left = [n for n in os.listdir(d.path) if ".sits-tmp." in n]
     tap.check("the next seal removes what was left", r.rc == 0 and not left, (r, left))
+    # What only looks like it is somebody's own.
+    for name in ("killed.sits.sits-tmp.mine", "killed.sits.sits-tmp.mine567"):
+        (d / name).mkdir()
+        shutil.copy(d / "killed.sits" / "config.json.sits", d / name)
+    r = sits("seal", "--force", "--key", key, src, d / "killed.sits")
+    tap.check("and nothing that it can't have left", r.rc == 0 and
+              all((d / n / "config.json.sits").exists() for n in ("killed.sits.sits-tmp.mine", "killed.sits.sits-tmp.mine567")), r)
+    for name in ("killed.sits.sits-tmp.mine", "killed.sits.sits-tmp.mine567"):
+        shutil.rmtree(d / name)
+    (d / "victim").mkdir()
+    shutil.copy(d / "killed.sits" / "config.json.sits", d / "victim")
+    (d / "killed.sits.sits-tmp.link66").symlink_to(d / "victim")
+    r = sits("seal", "--force", "--key", key, src, d / "killed.sits")
+    tap.check("nor where a link leads", r.rc == 0 and (d / "victim" / "config.json.sits").exists(), r)
+    (d / "killed.sits.sits-tmp.link66").unlink()
+    shutil.rmtree(d / "victim")
+    for n in (238, 255):
+        r = sits("seal", "--quiet", "--key", key, src, d / ("n" * n))
+        tap.check(f"a name of {n} bytes is one for a directory, too", r.rc == 0 and sits("verify", "--quiet", "--key", key, d / ("n" * n)).rc == 0, r)
+    r = sits("seal", "--quiet", "--key", key, src, d / ("n" * 256))
+    tap.check("one of 256 is none", r.rc == 1 and "too long" in r.err, r)
     with open(src / "consolidated.safetensors", "wb") as f:
         f.truncate(1 << 29)
     p = subprocess.Popen([SITS, "seal", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "stopped.sits")], stderr=subprocess.PIPE)

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@
 #include "tools/sits/tool_dir.h"
 
 #define TMP_MARK	".sits-tmp."
+#define TMP_X		"XXXXXX"
+#define TMP_RANDOM	(sizeof(TMP_X) - 1)
 
 struct sealing {
 	const struct sealed_dir_args *a;
@@ -83,12 +86,18 @@ static bool ends_in(const char *s, const char *suffix)
 	return a >= b && !strcmp(s + a - b, suffix);
 }
 
-/* Only what sealing makes is removed: *.sits, and what a writer that was killed left of one. */
-static void remove_dir(const char *path)
+/*
+ * Only what sealing makes is removed: *.sits, and what a writer that was killed left of one. @fd: it, so that it is this one
+ * whatever others, who may write the directory that it is in, put at @path.
+ */
+static void remove_dir(int fd, const char *path)
 {
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	DIR *d = own < 0 ? NULL : fdopendir(own);
 	struct dirent *e;
-	DIR *d = opendir(path);
 
+	if (!d && own >= 0)
+		close(own);
 	while (d && (e = readdir(d)))
 		if (ends_in(e->d_name, SITS_SEALED_SUFFIX) || strstr(e->d_name, SITS_SEALED_SUFFIX TMP_MARK))
 			unlinkat(dirfd(d), e->d_name, 0);
@@ -132,21 +141,33 @@ static void remove_stale(const char *dir, const char *base)
 {
 	char mark[300], path[4096];
 	struct dirent *e;
+	struct stat st;
 	DIR *d = opendir(dir);
 	int fd;
 
 	snprintf(mark, sizeof(mark), "%s" TMP_MARK, base);
 	while (d && (e = readdir(d))) {
-		if (strncmp(e->d_name, mark, strlen(mark)) || tool_dir_join(path, dir, e->d_name, ""))
+		if (strncmp(e->d_name, mark, strlen(mark)) || strlen(e->d_name) != strlen(mark) + TMP_RANDOM ||
+		    tool_dir_join(path, dir, e->d_name, ""))
 			continue;
 		fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-		if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
-			remove_dir(path);
+		if (fd >= 0 && !fstat(fd, &st) && st.st_uid == geteuid() && !flock(fd, LOCK_EX | LOCK_NB))
+			remove_dir(fd, path);
 		if (fd >= 0)
 			close(fd);
 	}
 	if (d)
 		closedir(d);
+}
+
+/* A directory that sealing can work in, whatever the umask; it gets its mode when it gets its name. @path: ends in XXXXXX. */
+static bool make_private_dir(char *path)
+{
+	mode_t mask = umask(0077);
+	bool ok = mkdtemp(path);
+
+	umask(mask);
+	return ok;
 }
 
 static int make_tmp(struct sealing *s)
@@ -161,11 +182,14 @@ static int make_tmp(struct sealing *s)
 	cut_path(s->out, dir, base);
 	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
 		return because(s, s->out, -EINVAL, "OUTPUT has no name of its own");
+	/* So that what is behind it still fits. */
+	base[NAME_MAX - strlen(TMP_MARK TMP_X)] = '\0';
 	remove_stale(dir, base);
 	for (;;) {
-		if (snprintf(s->tmp, sizeof(s->tmp), "%s/%s" TMP_MARK "XXXXXX", dir, base) >= (int)sizeof(s->tmp) || !mkdtemp(s->tmp)) {
+		errno = ENAMETOOLONG;
+		if (snprintf(s->tmp, sizeof(s->tmp), "%s/%s" TMP_MARK TMP_X, dir, base) >= (int)sizeof(s->tmp) || !make_private_dir(s->tmp)) {
 			s->tmp[0] = '\0';
-			return failed(s, s->out, errno ? -errno : -ENAMETOOLONG);
+			return failed(s, s->out, -errno);
 		}
 		s->tmp_fd = open(s->tmp, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (s->tmp_fd < 0 && errno == ENOENT)
@@ -234,6 +258,28 @@ static int seal_manifest(struct sealing *s)
 	return ret;
 }
 
+/* What was made and is not wanted now. */
+static void remove_tmp(struct sealing *s)
+{
+	if (s->tmp_fd < 0) {
+		rmdir(s->tmp);
+		return;
+	}
+	fchmod(s->tmp_fd, 0700);	/* it may have got that of the umask */
+	remove_dir(s->tmp_fd, s->tmp);
+}
+
+/* What was at OUTPUT before. */
+static void remove_replaced(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+
+	if (fd < 0)
+		return;
+	remove_dir(fd, path);
+	close(fd);
+}
+
 /* Files and their names are on the disk before the directory gets its own name. */
 static int put_in_place(struct sealing *s)
 {
@@ -259,7 +305,7 @@ static int put_in_place(struct sealing *s)
 		close(fd);
 	}
 	if (replaced)
-		remove_dir(s->tmp);
+		remove_replaced(s->tmp);
 	s->tmp[0] = '\0';
 	return 0;
 }
@@ -339,7 +385,7 @@ int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const
 	if (!ret)
 		print_dir(a, out, &s.m, s.info, NULL);
 	if (s.tmp[0])
-		remove_dir(s.tmp);
+		remove_tmp(&s);
 	if (s.tmp_fd >= 0)
 		close(s.tmp_fd);
 	sits_manifest_fini(&s.m);
