@@ -211,6 +211,15 @@ int sits_check_available(struct sits_ctx *ctx, const char *name, uint64_t len_by
 /** sits_memlock_allows() - Does RLIMIT_MEMLOCK let this process lock @len_bytes more? */
 bool sits_memlock_allows(uint64_t len_bytes);
 
+/**
+ * sits_log_nomem() - The ERR line that says what there is no memory for, and the limit on address space if there is one.
+ * @about: what it is about: a file, a key
+ * @what: the memory is for; a noun
+ * @len_bytes: 0 where that is not known
+ * Return: -ENOMEM.
+ */
+int sits_log_nomem(struct sits_ctx *ctx, const char *about, const char *what, uint64_t len_bytes);
+
 /** sits_log_memlock() - The line of @severity that says it does not: the need, the limit, how to raise it. */
 void sits_log_memlock(struct sits_ctx *ctx, int severity, uint64_t len_bytes, const char *what);
 

@@ -197,7 +197,7 @@ int sits_key_rotation_begin(struct sits_ctx *ctx, const char *spec, const char *
 		return -EINVAL;
 	rot = calloc(1, sizeof(*rot));
 	if (!rot)
-		return -ENOMEM;
+		return sits_log_nomem(ctx, "key", "its rotation", sizeof(*rot));
 	rot->ctx = ctx;
 	rot->lock_fd = -1;
 	ret = begin(rot, spec, new_spec, flags);

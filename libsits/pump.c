@@ -8,7 +8,7 @@
  * A span of input that is in the page cache is read by the worker itself, piece by piece, without waiting (RWF_NOWAIT).
  * The first one that is not there shows that reads wait for the disk: from then on it is asked for ahead of the workers.
  *
- * One mutex guards the failure and the count of workers; claiming and progress are atomics.
+ * One mutex guards the failure and the counts of workers; claiming and progress are atomics.
  */
 #include "libsits/pump.h"
 
@@ -54,6 +54,7 @@ struct run {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;	/* a worker ended */
 	unsigned int nr_working;
+	unsigned int nr_able;	/* of those that were started: did not give up for want of memory */
 	int err;		/* of the failure at p->fail_part and p->fail_off */
 };
 
@@ -523,6 +524,20 @@ static bool ring_open(struct io_uring *ring)
 	return false;
 }
 
+/* A worker that has no memory, and claimed nothing yet, leaves the work to the others; the last one fails. */
+static void give_up(struct run *r, size_t bytes)
+{
+	bool alone;
+
+	pthread_mutex_lock(&r->lock);
+	alone = !--r->nr_able;
+	if (alone)
+		r->p->fail_bytes = bytes;
+	pthread_mutex_unlock(&r->lock);
+	if (alone)
+		run_fail(r, -ENOMEM, SITS_PUMP_SETUP, r->parts, 0);
+}
+
 static void worker_go(struct worker *w, bool uring)
 {
 	struct run *r = w->run;
@@ -535,7 +550,7 @@ static void worker_go(struct worker *w, bool uring)
 	if (piece_bytes)
 		w->piece = sits_scratch_alloc(piece_bytes);
 	if ((bufs_bytes && !w->bufs) || (piece_bytes && !w->piece))
-		run_fail(r, -ENOMEM, SITS_PUMP_SETUP, r->parts, 0);
+		give_up(r, bufs_bytes + piece_bytes);
 	else if (uring)
 		worker_uring(w);
 	else
@@ -630,14 +645,15 @@ static void run_workers(struct run *r)
 	/* The caller's handlers run in the caller's threads. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	r->nr_working = n;
+	/* None ends, or gives up, before it is known how many there are. */
+	pthread_mutex_lock(&r->lock);
 	for (i = 0; i < n; i++)
 		if (!pthread_create(&threads[started], NULL, worker_main, r))
 			started++;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_mutex_lock(&r->lock);
-	r->nr_working -= n - started;
+	r->nr_working = started;
+	r->nr_able = started ? started : 1;
 	pthread_mutex_unlock(&r->lock);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!started)
 		worker_run(r);
 	watch(r);
@@ -686,10 +702,12 @@ int sits_pump_run(struct sits_pump *p)
 
 	p->fail_stage = SITS_PUMP_OK;
 	p->fail_part = 0;
-	p->fail_off = 0;
+	p->fail_off = p->fail_bytes = 0;
 	p->read_ns = p->work_ns = 0;
-	if (list_parts(&r))
+	if (list_parts(&r)) {
+		p->fail_stage = SITS_PUMP_SETUP;
 		return -ENOMEM;
+	}
 	pthread_mutex_init(&r.lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

@@ -60,6 +60,7 @@ struct sits_pump_part {
  *        after the other: @src is a piece of at most SITS_PUMP_PIECE_BYTES, @dst its final place, or NULL
  * @state_bytes: of @state, in which @piece keeps what it needs from one piece to the next; secret memory
  * @fail_stage, @fail_part, @fail_off: out: what failed, and where; of several failures the first
+ * @fail_bytes: out: what no worker could get in memory, after -ENOMEM at SITS_PUMP_SETUP; 0: not known
  * @read_ns, @work_ns: out: time of all workers together that went to reads or to waiting for them, and to the functions
  */
 struct sits_pump {
@@ -79,7 +80,7 @@ struct sits_pump {
 
 	enum sits_pump_stage fail_stage;
 	unsigned int fail_part;
-	uint64_t fail_off;
+	uint64_t fail_off, fail_bytes;
 	uint64_t read_ns, work_ns;
 };
 

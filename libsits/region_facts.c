@@ -169,6 +169,19 @@ int sits_lock_memory(struct sits_ctx *ctx, int severity, const void *addr, uint6
 	return -err;
 }
 
+int sits_log_nomem(struct sits_ctx *ctx, const char *about, const char *what, uint64_t len_bytes)
+{
+	char size[32] = "", limit[80] = "free some";
+	struct rlimit lim;
+
+	if (len_bytes)
+		snprintf(size, sizeof(size), ", %" PRIu64 " KiB", KIB(len_bytes));
+	if (!getrlimit(RLIMIT_AS, &lim) && lim.rlim_cur != RLIM_INFINITY)
+		snprintf(limit, sizeof(limit), "the limit on address space (ulimit -v) is %" PRIu64 " KiB", KIB((uint64_t)lim.rlim_cur));
+	sits_log(ctx, SITS_LOG_ERR, "%s: no memory for %s%s: %s", about, what, size, limit);
+	return -ENOMEM;
+}
+
 /* --------------------------------------------------------------- room for regions */
 
 int sits_map_reserve(uint64_t len_bytes, uint64_t align, void **out)

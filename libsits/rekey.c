@@ -230,7 +230,7 @@ static int rewrap(struct rekeying *r)
 	return sits_journal_remove(r->ctx, r->path);
 }
 
-/* Return: 0, then finish() is due; -errno; all but -ENOMEM are logged. */
+/* Return: 0, then finish() is due; -errno, logged. */
 static int prepare(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
 		   const struct sits_key *new_key, const struct sits_rekey_opts *o, struct rekeying **out)
 {
@@ -264,7 +264,7 @@ static void finish(struct rekeying *r)
 	sits_secret_free(r, sizeof(*r));
 }
 
-/* Lock it, and end what was cut short. Return: 0, then finish() is due; -errno; all but -ENOMEM are logged. */
+/* Lock it, and end what was cut short. Return: 0, then finish() is due; -errno, logged. */
 static int start(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
 		 const struct sits_key *new_key, int flags, const struct sits_rekey_opts *o, struct rekeying **out)
 {

@@ -14,7 +14,7 @@ struct sits_load_opts;
  * @old_key: @new_key: a rekey of the file that was cut short is brought to an end first, under one of these
  *
  * Return: the descriptor; -EBUSY where another process has the lock; -ENOKEY where the rekey that was cut short was
- * between other keys; -errno; all but -ENOMEM are logged.
+ * between other keys; -errno; logged.
  */
 int sits_sealed_lock(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,
 		     const struct sits_key *new_key);

@@ -218,12 +218,14 @@ static int check_input_unchanged(struct sealing *s)
 
 static int explain(struct sealing *s, const struct sits_pump *p, int ret)
 {
-	if (ret == -ECANCELED || ret == -ENOMEM)
+	if (ret == -ECANCELED)
 		return ret;
 	if (s->from && p->fail_stage != SITS_PUMP_WRITE && (p->fail_stage != SITS_PUMP_WORK || ret == -EBADMSG))
 		return sits_source_explain(s->from, p, ret);
 	if (p->fail_stage == SITS_PUMP_EOF) {
 		sits_log(s->ctx, SITS_LOG_ERR, "%s: ended at byte %" PRIu64 " while it was being sealed: try again once nobody writes it",
+	if (ret == -ENOMEM && p->fail_stage == SITS_PUMP_SETUP)
+		return sits_log_nomem(s->ctx, s->in_path, "the buffers of a thread", p->fail_bytes);
 			 s->in_path, p->fail_off);
 		return -ESTALE;
 	}

@@ -41,7 +41,7 @@ int sits_secret_alloc(struct sits_ctx *ctx, size_t len, void **out)
 	int ret;
 
 	if (!p)
-		return -ENOMEM;
+		return sits_log_nomem(ctx, "key", "its page", mapped);
 	ret = sits_lock_memory(ctx, SITS_LOG_ERR, p, mapped, "a key");
 	if (ret) {
 		munmap(p, mapped);

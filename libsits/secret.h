@@ -12,7 +12,7 @@ struct sits_ctx;
 /**
  * sits_secret_alloc() - Zeroed memory for @len bytes of secrets.
  * @out: freed with sits_secret_free(), which wants the same @len
- * Return: 0; -ENOMEM; -EPERM where it can't be locked (logged, with the limit).
+ * Return: 0; -ENOMEM; -EPERM where it can't be locked; logged, with the limit.
  */
 int sits_secret_alloc(struct sits_ctx *ctx, size_t len, void **out);
 

@@ -178,7 +178,7 @@ static int read_tags(struct sits_source *src, bool keep)
 
 	buf = malloc(keep && left ? left : TAGS_PIECE);
 	if (!buf)
-		return -ENOMEM;
+		return sits_log_nomem(src->ctx, src->path, "the tag table", keep && left ? left : TAGS_PIECE);
 	sits_sealed_digest_init(&s, src->page);
 	for (off = 0; left; off += n, left -= n) {
 		u8 *at = keep ? buf + off : buf;

@@ -31,7 +31,7 @@ struct sits_source {
 
 /**
  * sits_source_open() - Open, parse, authenticate under @key (may be NULL), check the size, read the tag table.
- * Return: 0, then sits_source_close() is due; as sits_sealed_inspect(). All but -ENOMEM are logged.
+ * Return: 0, then sits_source_close() is due; as sits_sealed_inspect(). All are logged.
  */
 int sits_source_open(struct sits_ctx *ctx, const char *path, const struct sits_key *key, unsigned int flags,
 		     struct sits_source *src);

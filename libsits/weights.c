@@ -243,7 +243,7 @@ static int load_items(struct sits_ctx *ctx, const struct sits_load_item *items, 
 	int ret = 0;
 
 	if (!jobs)
-		return -ENOMEM;
+		return sits_log_nomem(ctx, items->path, "the list of files", 0);
 	if (provider->id != SITS_PROVIDER_KERNEL)
 		ret = sits_key_need_bytes(ctx, key, "loading into memory of this process");
 	for (opened = 0; opened < nr_items && !ret; opened += !ret)

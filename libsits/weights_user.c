@@ -116,8 +116,10 @@ int sits_source_explain(const struct sits_source *src, const struct sits_pump *p
 	uint64_t chunk = p->fail_off / h->chunk_bytes;
 	int changed;
 
-	if (ret == -ECANCELED || ret == -ENOMEM)
+	if (ret == -ECANCELED)
 		return ret;
+	if (ret == -ENOMEM && p->fail_stage == SITS_PUMP_SETUP)
+		return sits_log_nomem(src->ctx, src->path, "the buffers of a thread", p->fail_bytes);
 	/* A file that somebody writes to is no forgery. */
 	changed = sits_source_unchanged(src);
 	if (changed)
@@ -180,7 +182,7 @@ int sits_source_verify_chunks(struct sits_source *src, const struct sits_load_ra
 	}
 	parts = calloc(nr_ranges + 1, sizeof(*parts));
 	if (!parts)
-		return -ENOMEM;
+		return sits_log_nomem(src->ctx, src->path, "the list of its ranges", 0);
 	add_parts(parts, src, ranges, nr_ranges, NULL);
 	p.parts = parts;
 	ret = run_pump(&p, opts);
@@ -240,7 +242,7 @@ static int open_chunks(struct sits_weights_job *jobs, uint32_t nr_jobs, const st
 
 	parts = calloc(count_ranges(jobs, nr_jobs) + 1, sizeof(*parts));
 	if (!parts)
-		return -ENOMEM;
+		return sits_log_nomem(jobs[0].src.ctx, jobs[0].src.path, "the list of its ranges", 0);
 	for (i = 0; i < nr_jobs; i++) {
 		add_parts(parts + p.nr_parts, &jobs[i].src, jobs[i].ranges, jobs[i].nr_ranges, jobs[i].mem);
 		p.nr_parts += jobs[i].nr_ranges;
