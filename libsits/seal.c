@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -25,6 +26,9 @@
 #include "libsits/secret.h"
 #include "libsits/source.h"
 #include "libsits/tmpfile.h"
+
+/* As the options were first; info came later. */
+#define OPTS_SIZE_MIN	offsetof(struct sits_seal_opts, info)
 
 #define CHUNK_DEFAULT	(1u << 20)
 #define SPAN_CHUNKS_MAX	(SITS_PUMP_SPAN_BYTES / SITS_SEALED_CHUNK_MIN)
@@ -68,7 +72,7 @@ static int seal_span(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t
 static int get_opts(struct sits_ctx *ctx, const struct sits_seal_opts *opts, struct sits_seal_opts *o)
 {
 	*o = (struct sits_seal_opts){ .size = sizeof(*o) };
-	if (opts && (sits_opts_copy(o, sizeof(*o), opts, sizeof(*o)) || o->flags || o->reserved || o->force > 1)) {
+	if (opts && (sits_opts_copy(o, sizeof(*o), opts, OPTS_SIZE_MIN) || o->flags || o->reserved || o->force > 1)) {
 		sits_log(ctx, SITS_LOG_ERR, "seal: unknown size, flags or reserved fields in the options");
 		return -EINVAL;
 	}
@@ -220,12 +224,12 @@ static int explain(struct sealing *s, const struct sits_pump *p, int ret)
 {
 	if (ret == -ECANCELED)
 		return ret;
+	if (ret == -ENOMEM && p->fail_stage == SITS_PUMP_SETUP)
+		return sits_log_nomem(s->ctx, s->in_path, "the buffers of a thread", p->fail_bytes);
 	if (s->from && p->fail_stage != SITS_PUMP_WRITE && (p->fail_stage != SITS_PUMP_WORK || ret == -EBADMSG))
 		return sits_source_explain(s->from, p, ret);
 	if (p->fail_stage == SITS_PUMP_EOF) {
 		sits_log(s->ctx, SITS_LOG_ERR, "%s: ended at byte %" PRIu64 " while it was being sealed: try again once nobody writes it",
-	if (ret == -ENOMEM && p->fail_stage == SITS_PUMP_SETUP)
-		return sits_log_nomem(s->ctx, s->in_path, "the buffers of a thread", p->fail_bytes);
 			 s->in_path, p->fail_off);
 		return -ESTALE;
 	}
@@ -309,8 +313,23 @@ static int write_output(struct sealing *s, const struct sits_seal_opts *o)
 	return check_input_unchanged(s);
 }
 
+/* What was written says of itself. By its descriptor: once it has its name, it may be out of this caller's reach. */
+static int describe(struct sealing *s, struct sits_sealed_info *info)
+{
+	struct sits_source src = { .ctx = s->ctx, .path = s->out_path, .fd = s->out.fd, .direct_fd = -1, .hdr = s->file.hdr,
+				   .file = &s->file };
+	int ret;
+
+	memcpy(src.page, s->page, sizeof(src.page));
+	ret = sits_source_digest(&src);
+	if (!ret)
+		sits_source_info(&src, info);
+	return ret;
+}
+
 static int seal_opened(struct sealing *s, const struct sits_key *key, u64 plain_bytes, const struct sits_seal_opts *o)
 {
+	struct sits_sealed_info info;
 	int ret;
 
 	ret = make_header(s, key, plain_bytes, o);
@@ -320,11 +339,16 @@ static int seal_opened(struct sealing *s, const struct sits_key *key, u64 plain_
 	if (ret)
 		return ret;
 	ret = write_output(s, o);
+	if (!ret && o->info)
+		ret = describe(s, &info);
 	if (ret) {
 		sits_tmpfile_abort(&s->out);
 		return ret;
 	}
-	return sits_tmpfile_commit(&s->out);
+	ret = sits_tmpfile_commit(&s->out);
+	if (!ret && o->info)
+		*o->info = info;
+	return ret;
 }
 
 int sits_seal(struct sits_ctx *ctx, const char *in_path, const char *out_path,

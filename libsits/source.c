@@ -200,6 +200,11 @@ static int read_tags(struct sits_source *src, bool keep)
 	return ret;
 }
 
+int sits_source_digest(struct sits_source *src)
+{
+	return read_tags(src, false);
+}
+
 /* The header page, into src->hdr, and with a key into src->file too. */
 static int read_header(struct sits_source *src, const struct sits_key *key)
 {

@@ -40,6 +40,9 @@ void sits_source_close(struct sits_source *src);
 /** sits_source_unchanged() - Is it still the file that was opened? Return: 0; -ESTALE, logged; -errno. */
 int sits_source_unchanged(const struct sits_source *src);
 
+/** sits_source_digest() - From page and the tag table behind it in fd, the file's digest. Return: 0; -errno, logged. */
+int sits_source_digest(struct sits_source *src);
+
 /** sits_source_info() - What it says of itself. */
 void sits_source_info(const struct sits_source *src, struct sits_sealed_info *info);
 

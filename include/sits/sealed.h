@@ -110,6 +110,8 @@ struct sits_sealed_info {
  *            made to fit
  * @model_version: what a node's recorded minimum is compared with
  * @force: 1 replaces an existing output: a regular file or a symbolic link
+ * @info: out, what sits_sealed_inspect() would say of the output, also where the caller may not read it (its mode is 0644
+ *        less the umask) or somebody takes it away at once; NULL: not wanted. Written only where the call returns 0
  */
 struct sits_seal_opts {
 	uint32_t size;
@@ -122,6 +124,7 @@ struct sits_seal_opts {
 	uint32_t reserved;
 	sits_progress_fn progress;
 	void *progress_arg;
+	struct sits_sealed_info *info;
 };
 
 /**

@@ -110,22 +110,20 @@ static int seal(void *arg, struct sits_ctx *ctx, const struct sits_key *key)
 {
 	const struct args *a = arg;
 	const struct sealed_dir_args dir = { .cmd = CMD, .json = a->json, .quiet = a->quiet };
+	struct sits_seal_opts opts = a->opts;
 	struct sits_sealed_info info;
 	int ret;
 
 	if (tool_dir_is(a->in))
 		return sealed_dir_seal(&dir, ctx, key, a->in, a->out, &a->opts);
 	tool_catch_signals();
-	ret = sits_seal(ctx, a->in, a->out, key, &a->opts);
+	opts.info = &info;
+	ret = sits_seal(ctx, a->in, a->out, key, &opts);
 	if (ret)
 		return tool_fail(CMD, a->out, ret, a->json);
 	tool_progress_end();
-	if (a->quiet && !a->json)
-		return 0;
-	ret = sits_sealed_inspect(ctx, a->out, key, &info);
-	if (ret)
-		return tool_fail(CMD, a->out, ret, a->json);
-	tool_print_info(a->out, &info, a->json);
+	if (a->json || !a->quiet)
+		tool_print_info(a->out, &info, a->json);
 	return 0;
 }
 

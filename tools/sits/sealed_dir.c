@@ -218,11 +218,10 @@ static int seal_files(struct sealing *s)
 
 		snprintf(label, sizeof(label), "%s", name);
 		s->opts.progress_arg = label;
+		s->opts.info = &s->info[i];
 		if (tool_dir_join(in, s->in, name, "") || tool_dir_join(out, s->tmp, name, SITS_SEALED_SUFFIX))
 			return failed(s, s->in, -ENAMETOOLONG);
 		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
-		if (!ret)
-			ret = sits_sealed_inspect(s->ctx, out, s->key, &s->info[i]);
 		if (ret)
 			return failed(s, in, ret);
 		tool_progress_end();
@@ -246,9 +245,8 @@ static int seal_manifest(struct sealing *s)
 		ret = failed(s, SITS_MANIFEST_FILE, -errno);
 	} else {
 		snprintf(in, sizeof(in), "/proc/self/fd/%d", fd);
+		s->opts.info = &s->info[s->m.nr];
 		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
-		if (!ret)
-			ret = sits_sealed_inspect(s->ctx, out, s->key, &s->info[s->m.nr]);
 		if (ret)
 			failed(s, SITS_MANIFEST_FILE, ret);
 	}

@@ -688,6 +688,41 @@ static void messages_never_go_into_files(void **state)
 	free(plain);
 }
 
+/* What is said of the output is the same as if it were opened; callers that do not know of it are served as before. */
+static void output_is_described(void **state)
+{
+	static const size_t lens[] = { 0, 1, 4096, 300000 };
+	struct sits_sealed_info info, untouched, want;
+	struct sits_seal_opts o = seal_opts(4096);
+	size_t i;
+
+	o.force = 1;
+	o.model_version = 5;
+	memset(&untouched, 0xa5, sizeof(untouched));
+	for (i = 0; i < sizeof(lens) / sizeof(lens[0]); i++) {
+		free(make_plain(in_dir("plain"), lens[i]));
+		memset(&info, 0xa5, sizeof(info));
+		o.info = &info;
+		assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out.sits"), key, &o), 0);
+		assert_int_equal(sits_sealed_inspect(ctx, in_dir("out.sits"), key, &want), 0);
+		assert_memory_equal(&info, &want, sizeof(info));
+	}
+	/* Not on failure. */
+	memset(&info, 0xa5, sizeof(info));
+	o.force = 0;
+	assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out.sits"), key, &o), -EEXIST);
+	assert_memory_equal(&info, &untouched, sizeof(info));
+	/* And not where the options end before it. */
+	o.force = 1;
+	o.size = offsetof(struct sits_seal_opts, info);
+	assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out.sits"), key, &o), 0);
+	assert_memory_equal(&info, &untouched, sizeof(info));
+	o.size--;
+	assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out.sits"), key, &o), -EINVAL);
+	unlink(in_dir("plain"));
+	unlink(in_dir("out.sits"));
+}
+
 /* The pump by itself, with io_uring and without: the same bytes, the same failures. */
 static void pump(void **state)
 {
@@ -773,6 +808,7 @@ int main(void)
 		cmocka_unit_test(longest_name),
 		cmocka_unit_test(resealing),
 		cmocka_unit_test(messages_never_go_into_files),
+		cmocka_unit_test(output_is_described),
 		cmocka_unit_test(pump),
 	};
 
