@@ -239,8 +239,9 @@ int sits_threads_create(uint32_t nr, int pin, struct sits_threads **out, struct 
 		free(t);
 		return -ENOMEM;
 	}
-	/* Signals are the process's business; a compute thread takes none. */
+	/* Signals are the process's business; a compute thread takes none but what it causes itself, in a mapping of a file. */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (i = 1; i < nr && !err; i++) {
 		t->worker[i].team = t;

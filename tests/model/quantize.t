@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """sits quantize, pack and perplexity through the command, on a small model of random weights: reports, refusals, a full
 disk, a kill, hostile files. What encoders and factors do is in tests/unit/quantize."""
+import os
 import pathlib
 import shlex
 import shutil
@@ -14,7 +15,7 @@ import time
 HERE = pathlib.Path(__file__).parent
 MODELS = HERE.parent / "golden" / "arch" / "models.py"
 sys.path[:0] = [str(HERE.parent / "sealed"), str(HERE.parent / "e2e")]
-from tap import SITS, Dir, Tap, sits  # noqa: E402
+from tap import SITS, Dir, Result, Tap, sits  # noqa: E402
 from tiny_gguf import tiny_gguf  # noqa: E402
 
 tap = Tap()
@@ -231,6 +232,50 @@ with Dir(memory=True) as d:
     else:
         tap.check("a full disk", p.stdout.split() == ["rc", "1"] and "no space" in p.stderr, p)
     (d / "disk").rmdir()
+
+    def meddled(cmd, path, meddle):
+        """The command, stopped as soon as it has mapped @path, which is then meddled with; None where it was quicker."""
+        p = subprocess.Popen([SITS, *map(str, cmd)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        maps = pathlib.Path(f"/proc/{p.pid}/maps")
+        while p.poll() is None and str(path) not in maps.read_text():
+            pass
+        p.send_signal(signal.SIGSTOP)
+        while p.poll() is None and "State:\tT" not in (maps.parent / "status").read_text():
+            pass
+        meddle(path)
+        p.send_signal(signal.SIGCONT)
+        o, e = p.communicate(timeout=60)
+        return None if p.returncode == 0 else Result(p.returncode, o, e)
+
+    def cut(path):
+        os.truncate(path, 0)
+
+    def grow(path):
+        with open(path, "ab") as f:
+            f.write(b"more")
+
+    victim, dead = d / "victim", d / "victim.gguf"
+    packable = d / "packable.gguf"
+    assert quantize("--type", "q8_0", dst=packable).rc == 0
+    for name, src, path, cmd in (
+            ("quantize", model, dead, ("quantize", "--json", "--type", "q4_k", dead, out)),
+            ("quantize, one thread", model, dead, ("quantize", "--json", "--type", "q4_k", "--threads", 1, dead, out)),
+            ("quantize, its text", text, victim, ("quantize", "--json", "--type", "q8_0", "--perplexity", victim, model, out)),
+            ("pack", packable, dead, ("pack", "--json", dead, out)),
+            ("perplexity", model, dead, ("perplexity", "--json", "--context", 128, dead, text)),
+            ("perplexity, its text", text, victim, ("perplexity", "--json", "--context", 128, model, victim))):
+        for how, words in ((cut, "cut"), (grow, "written to")):
+            for _ in range(20):
+                shutil.copy(src, path)
+                r = meddled(cmd, path, how)
+                if r:
+                    break
+                out.unlink(missing_ok=True)
+            tap.check(f"{name}: a file that is {words} while it is read", r and r.rc == 1 and r.err.count("\n") == 1 and
+                      f"{path}: changed while it was being read" in r.err and r.json["error"] == "ESTALE" and not out.exists(), r)
+            out.unlink(missing_ok=True)
+            path.unlink()
+    packable.unlink()
 
     begun = time.monotonic()
     assert quantize("--type", "q4_k").rc == 0

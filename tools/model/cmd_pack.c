@@ -63,6 +63,8 @@ static int progress(void *arg, uint64_t done, uint64_t total)
 {
 	const struct args *a = arg;
 
+	if (mapped_lost())
+		return 1;
 	return a->quiet ? tool_progress_quiet(NULL, done, total) :
 	       tool_progress((void *)(uintptr_t)(a->unpack ? "unpacking" : "packing"), done, total);
 }
@@ -108,6 +110,7 @@ static int pack(struct args *a, struct sits_ctx *ctx, struct sits_diag *diag)
 		ret = gguf_out_keys_of(o, g, none);
 	if (!ret)
 		ret = quant_run(&plan, o, 1, progress, a, diag);
+	ret = mapped_check(ret, diag);
 	tool_progress_end();
 	if (ret)
 		gguf_out_abort(o);

@@ -95,7 +95,7 @@ static int progress(void *arg, uint64_t done, uint64_t total)
 
 	if (!a->quiet)
 		tool_progress_count("window", done, total);
-	return tool_signal();
+	return tool_signal() || mapped_lost();
 }
 
 static double mib(const struct ppl_result *r, double pages)
@@ -162,6 +162,7 @@ static int run(int argc, char **argv)
 		ret = source_model(&model, &m, &diag);
 	if (!ret)
 		ret = ppl_run(m, text.data, text.len, &a.ppl, &res, &diag);
+	ret = mapped_check(ret, &diag);
 	tool_progress_end();
 	if (ret)
 		status = model_fail(CMD, a.model, ret, &diag, a.json);

@@ -179,6 +179,8 @@ static int progress(void *arg, uint64_t done, uint64_t total)
 {
 	struct args *a = arg;
 
+	if (mapped_lost())
+		return 1;
 	return a->quiet ? tool_progress_quiet(NULL, done, total) : tool_progress((void *)(uintptr_t)a->doing, done, total);
 }
 
@@ -188,7 +190,7 @@ static int progress_windows(void *arg, uint64_t done, uint64_t total)
 
 	if (!a->quiet)
 		tool_progress_count(a->doing, done, total);
-	return tool_signal();
+	return tool_signal() || mapped_lost();
 }
 
 /* ---- the work ---- */
@@ -242,6 +244,7 @@ static int perplexity_after(struct job *j, struct sits_diag *diag)
 
 	if (!ret)
 		ret = perplexity(j, &out, "perplexity after, window", &j->after, diag);
+	ret = mapped_check(ret, diag);
 	source_close(&out);
 	return ret;
 }
@@ -277,6 +280,7 @@ static int write_out(struct job *j, struct sits_diag *diag)
 	source_plan(&j->in, &j->plan);
 	if (!ret)
 		ret = quant_run(&j->plan, o, j->a->ppl.threads, progress, j->a, diag);
+	ret = mapped_check(ret, diag);
 	tool_progress_end();
 	if (ret) {
 		gguf_out_abort(o);
@@ -313,6 +317,7 @@ static int quantize(struct job *j, struct sits_diag *diag)
 		ret = write_out(j, diag);
 	if (!ret && j->a->text)
 		ret = perplexity_after(j, diag);
+	ret = mapped_check(ret, diag);
 	if (!ret && (j->a->json || !j->a->quiet))
 		report_print(&(struct report){ .in = j->a->in, .out = j->a->out, .bytes_in = j->in.bytes, .bytes_out = j->bytes_out,
 					       .plan = &j->plan, .awq = j->a->awq ? &j->awq : NULL,

@@ -25,9 +25,26 @@ struct mapped {
 	size_t len;
 };
 
-/** mapped_open() - Map the regular file @path, not empty. Return: 0; -errno with words in @diag. */
+/**
+ * mapped_open() - Map the regular file @path, not empty.
+ *
+ * Where the file is cut short meanwhile, or a page of it can't be read, zeros are read from there on, and mapped_check() says so. To be
+ * called, as mapped_close(), while no other thread runs.
+ *
+ * Return: 0; -errno with words in @diag.
+ */
 int mapped_open(const char *path, struct mapped *m, struct sits_diag *diag);
 void mapped_close(struct mapped *m);	/* zero-initialised is allowed */
+
+/** mapped_lost() - Are zeros read in place of a part of some file? Then there is no sense in going on. */
+bool mapped_lost(void);
+
+/**
+ * mapped_check() - Are all files that are mapped what they were? Before anything that was made of them is let out.
+ * @ret: what has come of the work so far
+ * Return: @ret; -ESTALE where a file has changed, -EIO where a part could not be read, with words in @diag in place of any before.
+ */
+int mapped_check(int ret, struct sits_diag *diag);
 
 /** model_load() - sits_model_open() for the file @path that is mapped at @f, borrowed until close. A sealed file is refused by name. */
 int model_load(const char *path, const struct mapped *f, struct sits_model **m, struct sits_diag *diag);
