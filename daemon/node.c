@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +54,55 @@ int sits_load_progress(void *arg, uint64_t done, uint64_t total)
 /* While it is only tried out what may be used, what goes wrong is no error. */
 static bool trying;
 
+/* The last error of libsits, while a node is loaded: kept until it is known whether the load's own words say the same. */
+static struct {
+	pthread_mutex_t lock;
+	bool on;
+	char line[512];		/* "": none */
+} held = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static void flush_held(void)
+{
+	if (held.line[0])
+		sitsd_log(SITS_LOG_ERR, "%s", held.line);
+	held.line[0] = '\0';
+}
+
+static void hold(bool on)
+{
+	pthread_mutex_lock(&held.lock);
+	held.on = on;
+	flush_held();
+	pthread_mutex_unlock(&held.lock);
+}
+
 static void hear(void *arg, int severity, const char *line)
 {
-	sitsd_log_line(arg, trying && severity == SITS_LOG_ERR ? SITS_LOG_WARN : severity, line);
+	bool keep = severity == SITS_LOG_ERR && !trying;
+
+	pthread_mutex_lock(&held.lock);
+	keep = keep && held.on && strlen(line) < sizeof(held.line);
+	flush_held();
+	if (keep)
+		strcpy(held.line, line);
+	pthread_mutex_unlock(&held.lock);
+	if (!keep)
+		sitsd_log_line(arg, trying && severity == SITS_LOG_ERR ? SITS_LOG_WARN : severity, line);
+}
+
+/* A failure that libsits has words for, and nothing is to be added but the key of the configuration. @what: where it said nothing */
+static int fail_as_heard(struct sits_load *l, int err, const char *key, const char *what)
+{
+	char line[sizeof(held.line)];
+	bool fits;
+
+	pthread_mutex_lock(&held.lock);
+	strcpy(line, held.line);
+	fits = line[0] && strlen(key) + strlen(line) + 2 < sizeof(l->diag->msg);
+	if (fits)
+		held.line[0] = '\0';
+	pthread_mutex_unlock(&held.lock);
+	return fits ? sits_diag_fail(l->diag, err, "%s %s", key, line) : sits_diag_fail(l->diag, err, "%s %.200s: %s", key, what, strerror(-err));
 }
 
 /* Everybody may be a client of the module, but not everybody may make regions and queues. */
@@ -106,15 +153,12 @@ static int open_key(struct sits_load *l)
 	switch (ret) {
 	case 0:
 		return 0;
-	case -ENOENT:
-	case -ENOKEY:
-		return sits_diag_fail(l->diag, ret, "model.key %.200s: there is no such key; make one with 'sits key new'", spec);
 	case -EACCES:
 		return sits_diag_fail(l->diag, ret, "model.key %.200s: others can read it, or it is not ours; set mode 0600", spec);
 	case -EPERM:
 		return sits_diag_fail(l->diag, ret, "model.key %.200s: its memory can't be locked; raise RLIMIT_MEMLOCK", spec);
 	default:
-		return sits_diag_fail(l->diag, ret, "model.key %.200s: %s", spec, strerror(-ret));
+		return fail_as_heard(l, ret, "model.key:", spec);
 	}
 }
 
@@ -154,7 +198,7 @@ int sits_load_failed(struct sits_load *l, const char *path, int err)
 	case -ECANCELED:
 		return sits_diag_fail(l->diag, err, "told to stop while loading");
 	default:
-		return sits_diag_fail(l->diag, err, "%s %.200s: %s", sits_load_key(l), path, strerror(-err));
+		return fail_as_heard(l, err, sits_load_key(l), path);
 	}
 }
 
@@ -337,8 +381,11 @@ int sits_node_load(struct sits_node *n, const struct sits_config *cfg, const vol
 	int ret = 0;
 
 	memset(n, 0, sizeof(*n));
-	for (size_t i = 0; !ret && i < sizeof(step) / sizeof(step[0]); i++)
+	for (size_t i = 0; !ret && i < sizeof(step) / sizeof(step[0]); i++) {
+		hold(true);
 		ret = *stop ? sits_load_failed(&l, cfg->model.path, -ECANCELED) : step[i](&l);
+	}
+	hold(false);
 	sits_key_close(l.key);
 	n->load_ns = now_ns() - l.started_ns;
 	if (!ret)

@@ -77,8 +77,13 @@ def older_version_is_refused(place):
 
 
 def missing_model_is_named_by_its_key(place):
-    place.tiny()
-    refused(place, place.path("none.sits"), f"model.path {place.path('none.sits')}: No such file")
+    tiny, none = place.tiny(), place.path("none.sits")
+    log = refused(place, none, f"model.path {none}: No such file")
+    assert log.count(none) == 1, f"told twice: {log}"
+    log = refused(place, tiny, f"model.draft_path {none}: No such file", model={"draft_path": none}, engine={"speculation": "draft"})
+    assert log.count(" error: ") == 1, f"told twice: {log}"
+    log = refused(place, tiny, f"model.key: key file {none}: No such file", model={"key": f"file:{none}"})
+    assert log.count(none) == 1, f"told twice: {log}"
 
 
 def damaged_model_is_refused(place):
