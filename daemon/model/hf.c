@@ -471,6 +471,125 @@ void sits_hf_close(struct sits_hf *h)
 	free(h);
 }
 
+/* ------------------------------------------------------------------ names, back */
+
+#define WORD_MAX 200
+
+/* Is some tensor of the files called "....DIR....", @dir being the first bytes of a name? */
+static bool has_dir(const struct sits_hf *h, const char *dir, size_t len)
+{
+	const char *p;
+	size_t i, j;
+
+	for (i = 0; i < h->nr_shards; i++)
+		for (j = 0; j < sits_st_nr(h->shard[i]); j++)
+			for (p = sits_st_at(h->shard[i], j)->name.p; (p = strchr(p, '.')); p++)
+				if (!strncmp(p + 1, dir, len) && p[1 + len] == '.')
+					return true;
+	return false;
+}
+
+/* The other way than find_pair(). Of several names, that of a module that this model has; the longest, as most have an mlp. */
+static const char *find_back(const struct sits_hf *h, const struct name_pair *p, size_t nr, const char *to)
+{
+	const char *best = NULL, *end;
+	size_t i, len, most = 0;
+
+	for (i = 0; i < nr; i++) {
+		if (strcmp(p[i].to, to))
+			continue;
+		best = best ? best : p[i].from;
+		/* Without the last two: "mlp.shared_expert" of "mlp.shared_expert.up_proj.weight". */
+		end = strrchr(p[i].from, '.');
+		while (end && end > p[i].from && *--end != '.')
+			;
+		len = end ? (size_t)(end - p[i].from) : 0;
+		if (len <= most || !has_dir(h, p[i].from, len))
+			continue;
+		most = len;
+		best = p[i].from;
+	}
+	return best;
+}
+
+/* "blk.N.NAME", behind "blk.": a tensor of the layer, of one of its experts, or all experts of one kind, of which the first stands for all. */
+static bool layer_tensor(const struct sits_hf *h, const char *p, char out[WORD_MAX])
+{
+	const char *from, *experts = has_dir(h, "block_sparse_moe", strlen("block_sparse_moe")) ? "block_sparse_moe" : "mlp";
+	uint32_t layer, expert = 0;
+	char kind[16], tail[16];
+	size_t i;
+
+	if (!take_index(&p, &layer))
+		return false;
+	from = find_back(h, in_layer, NR(in_layer), p);
+	if (from) {
+		snprintf(out, WORD_MAX, "model.layers.%" PRIu32 ".%s", layer, from);
+		return true;
+	}
+	if ((sscanf(p, "%15[a-z_].%u.%15s", kind, &expert, tail) != 3 && sscanf(p, "%15[a-z_].%15s", kind, tail) != 2) || strcmp(tail, "weight"))
+		return false;
+	if (strlen(kind) > strlen("_exps") && !strcmp(kind + strlen(kind) - strlen("_exps"), "_exps"))
+		kind[strlen(kind) - strlen("_exps")] = '\0';
+	/* Mixtral's names are the second half of the table. */
+	for (i = *experts == 'b' ? NR(in_expert) / 2 : 0; i < NR(in_expert); i++)
+		if (!strcmp(in_expert[i].to, kind))
+			break;
+	if (i == NR(in_expert))
+		return false;
+	snprintf(out, WORD_MAX, "model.layers.%" PRIu32 ".%s.experts.%" PRIu32 ".%s", layer, experts, expert, in_expert[i].from);
+	return true;
+}
+
+/* Another name for @word, if it is one of the index's. A second key of a message may be without its first part. */
+static bool name_back(const struct sits_hf *h, const char *word, char out[WORD_MAX])
+{
+	const size_t arch = strlen(h->config.arch);
+	const char *from = NULL;
+	char longer[WORD_MAX + 16];
+
+	if (!strncmp(word, "blk.", 4))
+		return layer_tensor(h, word + 4, out);
+	if (!strncmp(word, h->config.arch, arch) && word[arch] == '.')
+		from = sits_hf_config_key(&h->config, word + arch + 1);
+	else
+		from = find_back(h, whole, NR(whole), word);
+	if (!from && strchr(word, '_'))
+		from = sits_hf_config_key(&h->config, word);
+	snprintf(longer, sizeof(longer), "attention.%s", word);
+	if (!from && strchr(word, '_'))
+		from = sits_hf_config_key(&h->config, longer);
+	snprintf(out, WORD_MAX, "%s", from ? from : "");
+	return from;
+}
+
+void sits_hf_reword(const struct sits_hf *h, struct sits_diag *diag)
+{
+	static const char of_name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.*";
+	static const char prefix[] = "model: ", key[] = "model: key ";
+	const char *p = diag->msg + sizeof(prefix) - 1;
+	char word[WORD_MAX], name[WORD_MAX], msg[2 * sizeof(diag->msg)];
+	size_t n, at;
+
+	if (strncmp(diag->msg, prefix, sizeof(prefix) - 1) || !h->config.arch)
+		return;
+	at = (size_t)snprintf(msg, sizeof(msg), "%s", strncmp(diag->msg, key, sizeof(key) - 1) ? prefix : "config.json: ");
+	for (; *p && at < sizeof(msg); p += n) {
+		n = strspn(p, of_name);
+		if (n && n < sizeof(word)) {
+			snprintf(word, sizeof(word), "%.*s", (int)n, p);
+			if (!name_back(h, word, name))
+				strcpy(name, word);
+			at += (size_t)snprintf(msg + at, sizeof(msg) - at, "%s", name);
+		} else {
+			n = n ? n : 1;
+			at += (size_t)snprintf(msg + at, sizeof(msg) - at, "%.*s", (int)n, p);
+		}
+	}
+	*diag = (struct sits_diag){ "" };
+	sits_diag_fail(diag, 0, "%s", msg);
+}
+
 struct sits_gguf *sits_hf_index(struct sits_hf *h)
 {
 	return h->index;

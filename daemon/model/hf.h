@@ -32,6 +32,9 @@ struct sits_hf;			/* what the index stands on */
 int sits_hf_open(const struct sits_model_file *files, size_t nr, struct sits_hf **out, struct sits_diag *diag);
 void sits_hf_close(struct sits_hf *h);	/* NULL is allowed; after the tokenizer and whatever uses the index */
 
+/** sits_hf_reword() - What is said of the index's keys and tensors, in the names that the files have. Other words stay. */
+void sits_hf_reword(const struct sits_hf *h, struct sits_diag *diag);
+
 struct sits_gguf *sits_hf_index(struct sits_hf *h);	/* owned by @h */
 /** sits_hf_tokenizer() - For sits_tokenizer_create_ext(), once. */
 const struct sits_tok_ext *sits_hf_tokenizer(const struct sits_hf *h);

@@ -753,11 +753,50 @@ static int find_type(struct reader *r)
 		if (!strcmp(types[i].name, name)) {
 			r->type = &types[i];
 			r->out->arch = types[i].arch;
+			r->out->type = types[i].name;
 			return 0;
 		}
 		at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s", i ? ", " : "", types[i].name);
 	}
 	return fail(r, -EPROTONOSUPPORT, "model_type \"%.40s\" is not known here; known: %s", name, known);
+}
+
+static const char *find_to(const struct rule *rules, const char *to)
+{
+	for (; rules->key; rules++)
+		if (rules->to && !strcmp(rules->to, to))
+			return rules->key;
+	return NULL;
+}
+
+const char *sits_hf_config_key(const struct sits_hf_config *c, const char *key)
+{
+	/* What code puts. With MLA key_length is a sum, and value_length and the dimensions of RoPE are in the tables. */
+	static const struct { const char *key, *to; } by_code[] = {
+		{ "num_hidden_layers", "block_count" }, { "vocab_size", "vocab_size" }, { "num_attention_heads", "attention.head_count" },
+		{ "num_key_value_heads", "attention.head_count_kv" }, { "head_dim", "attention.key_length" },
+		{ "head_dim", "attention.value_length" }, { "head_dim", "rope.dimension_count" }, { "rope_theta", "rope.freq_base" },
+		{ "rope_scaling.rope_type", "rope.scaling.type" }, { "rope_scaling.factor", "rope.scaling.factor" },
+		{ "rope_scaling.original_max_position_embeddings", "rope.scaling.original_context_length" },
+		{ "rope_scaling.attention_factor", "rope.scaling.attn_factor" }, { "rope_scaling.beta_fast", "rope.scaling.yarn_beta_fast" },
+		{ "rope_scaling.beta_slow", "rope.scaling.yarn_beta_slow" },
+		{ "rope_scaling.mscale_all_dim", "rope.scaling.yarn_log_multiplier" }, { "sliding_window", "attention.sliding_window" },
+		{ "layer_types", "attention.sliding_window_pattern" }, { "n_group", "expert_group_count" },
+		{ "topk_group", "expert_group_used_count" }, { "scoring_func", "expert_gating_func" }, { "norm_topk_prob", "expert_weights_norm" },
+		{ "num_experts_per_tok and others of the experts", "expert_*" },
+	};
+	const char *from = NULL;
+	size_t i;
+
+	for (i = 0; i < NR(types) && !from; i++)
+		if (c->type && !strcmp(types[i].name, c->type))
+			from = types[i].kind >= MLA_V2 && !strcmp(key, "attention.key_length") ? "qk_nope_head_dim" : find_to(types[i].rules, key);
+	if (!from)
+		from = find_to(common, key);
+	for (i = 0; i < NR(by_code) && !from; i++)
+		if (!strcmp(by_code[i].to, key))
+			from = by_code[i].key;
+	return from;
 }
 
 static bool is_empty(const json_t *v)

@@ -17,6 +17,7 @@
 /* What the rest of the directory is read with. */
 struct sits_hf_config {
 	const char *arch;	/* general.architecture; static */
+	const char *type;	/* model_type; static */
 	uint32_t vocab;		/* rows of the embedding */
 	uint32_t layers;
 	uint32_t mtp_layers;	/* layers behind them that predict further tokens and are not used here */
@@ -39,6 +40,9 @@ struct sits_hf_config {
  * wrong type; -EFBIG; -ENOMEM.
  */
 int sits_hf_config_read(const char *text, size_t len, struct sits_meta *meta, struct sits_hf_config *out, struct sits_diag *diag);
+
+/** sits_hf_config_key() - Which key of config.json @key comes from, a GGUF's without "{arch}."; NULL: none. @c: as read. */
+const char *sits_hf_config_key(const struct sits_hf_config *c, const char *key);
 
 /** sits_hf_end_tokens() - Add the tokens of key eos_token_id, a number or an array, to @out. Return: 0 or -EBADMSG. */
 int sits_hf_end_tokens(const json_t *root, const char *file, struct sits_hf_config *out, struct sits_diag *diag);

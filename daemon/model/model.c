@@ -138,6 +138,8 @@ int sits_model_open_files(const struct sits_model_file *files, size_t nr, struct
 	if (!ret) {
 		m->gguf = sits_hf_index(m->dir);
 		ret = build(m, diag);
+		if (ret && diag)
+			sits_hf_reword(m->dir, diag);
 		sits_hf_drop_tokenizer(m->dir);
 	}
 	if (ret)

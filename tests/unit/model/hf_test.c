@@ -243,13 +243,13 @@ static void tensors_are_mapped_or_named(void **state)
 	tensor_refused("model.layers.x.input_layernorm.weight", "F32", 1, d, -EPROTONOSUPPORT, "has no place in any");
 	tensor_refused("model.layers.99999999.input_layernorm.weight", "F32", 1, d, -EPROTONOSUPPORT, "has no place in any");
 	tensor_refused("model.layers.1.input_layernorm.weight", "F32", 1, d, -EBADMSG, "is beyond config.json's num_hidden_layers, 1");
-	tensor_refused("model.layers.0.self_attn.q_norm.weight", "F32", 1, d, -EPROTONOSUPPORT, "attn_q_norm.weight has no place in the llama");
-	tensor_refused("model.layers.0.mlp.experts.0.up_proj.weight", "F32", 2, d, -EPROTONOSUPPORT, "ffn_up.0.weight has no place");
+	tensor_refused("model.layers.0.self_attn.q_norm.weight", "F32", 1, d, -EPROTONOSUPPORT, "tensor model.layers.0.self_attn.q_norm.weight has no place in the llama");
+	tensor_refused("model.layers.0.mlp.experts.0.up_proj.weight", "F32", 2, d, -EPROTONOSUPPORT, "tensor model.layers.0.mlp.experts.0.up_proj.weight has no place");
 	tensor_refused("model.layers.0.self_attn.q_proj.bias", "F64", 1, d, -EPROTONOSUPPORT, "q_proj.bias is F64; supported: F32, F16, BF16");
 	tensor_refused("model.layers.0.self_attn.q_proj.bias", "F32", 3, d, -EPROTONOSUPPORT, "q_proj.bias has 3 dimensions");
 	tensor_refused("model.layers.0.self_attn.q_proj.bias", "F32", 0, d, -EPROTONOSUPPORT, "q_proj.bias has 0 dimensions");
 	tensor_refused("model.layers.0.self_attn.q_proj.bias", "F32", 1, (const uint64_t[]){ 0 }, -EBADMSG, "q_proj.bias has no elements");
-	tensor_refused("model.layers.0.self_attn.q_proj.bias", "F32", 1, (const uint64_t[]){ 31 }, -EBADMSG, "attn_q.bias is 31 x 1");
+	tensor_refused("model.layers.0.self_attn.q_proj.bias", "F32", 1, (const uint64_t[]){ 31 }, -EBADMSG, "tensor model.layers.0.self_attn.q_proj.bias is 31 x 1");
 	/* What is there and not used: the tied output, an old buffer. */
 	hf_build_llama(&b);
 	hf_build_tensor(&b, "lm_head.weight", "F32", 2, (const uint64_t[]){ 8, 32 });
@@ -307,12 +307,12 @@ static void every_key_of_the_configuration_counts(void **state)
 	CONFIG("\"hidden_size\":32", "\"hidden_size\":\"32\"", -EBADMSG, "key hidden_size is not a whole number");
 	CONFIG("\"hidden_size\":32", "\"hidden_size\":33", -EBADMSG, "hidden_size is 33, not a multiple of num_attention_heads, 2");
 	CONFIG("\"num_hidden_layers\":1", "\"num_hidden_layers\":0", -EBADMSG, "num_hidden_layers is not a whole number from 1");
-	CONFIG("\"num_hidden_layers\":1", "\"num_hidden_layers\":4000000000", -EBADMSG, "block_count is 4000000000");
+	CONFIG("\"num_hidden_layers\":1", "\"num_hidden_layers\":4000000000", -EBADMSG, "config.json: key num_hidden_layers is 4000000000, not in 1..1024");
 	CONFIG("\"num_attention_heads\":2", "\"num_attention_heads\":0", -EBADMSG, "num_attention_heads is not a whole number from 1");
 	CONFIG("\"rms_norm_eps\":1e-05", "\"rms_norm_eps\":-1", -EBADMSG, "rms_norm_eps is not a positive number");
 	CONFIG(",\"rms_norm_eps\":1e-05", "", -EBADMSG, "rms_norm_eps is missing");
 	CONFIG("\"vocab_size\":8", "\"vocab_size\":7", -EBADMSG, "token id 7 is beyond config.json's vocab_size, 7");
-	CONFIG("\"vocab_size\":8", "\"vocab_size\":9", -EBADMSG, "token_embd.weight is 32 x 8");
+	CONFIG("\"vocab_size\":8", "\"vocab_size\":9", -EBADMSG, "tensor model.embed_tokens.weight is 32 x 8");
 	CONFIG("\"tie_word_embeddings\":true", "\"tie_word_embeddings\":false", -EBADMSG, "lm_head.weight is missing");
 	CONFIG("\"tie_word_embeddings\":true", "\"tie_word_embeddings\":1", -EBADMSG, "tie_word_embeddings is not a boolean");
 	CONFIG("[7,5]", "[7,8]", -EBADMSG, "generation_config.json: eos_token_id: 8, but there are 8 tokens");
@@ -329,6 +329,48 @@ static void every_key_of_the_configuration_counts(void **state)
 	MORE("\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":1,"
 	     "\"original_max_position_embeddings\":32}", -EBADMSG, "high_freq_factor is not above");
 	MORE("\"rope_parameters\":{\"rope_type\":\"default\"},\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}", -EPROTONOSUPPORT, "both rope_parameters");
+}
+
+/* The right tensors with a configuration of another kind, or another shape, and one tensor of @more. */
+static void file_names_in(int line, const char *from, const char *to, const char *more, const char *words)
+{
+	struct hf_build b;
+	char text[2048];
+
+	hf_build_llama(&b);
+	config_of(from, to, text, sizeof(text));
+	hf_build_set(&b, "config.json", text);
+	if (more)
+		hf_build_tensor(&b, more, "F32", 2, (const uint64_t[]){ 8, 32 });
+	hf_build_end(&b);
+	refused_at(line, &b, -EBADMSG, words);
+}
+
+#define NAMES(from, to, more, words) file_names_in(__LINE__, from, to, more, words)
+#define MIXTRAL "\"model_type\":\"mixtral\",\"num_local_experts\":8,\"num_experts_per_tok\":"
+#define DEEPSEEK(nope) "\"model_type\":\"deepseek_v2\",\"kv_lora_rank\":32,\"qk_nope_head_dim\":" nope ",\"qk_rope_head_dim\":16,\"v_head_dim\":16," \
+	"\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_shared_experts\":1,\"moe_intermediate_size\":32,\"first_k_dense_replace\":0," \
+	"\"routed_scaling_factor\":2.5"
+
+/* Whoever reads the message has config.json and the safetensors, not the keys and tensors of a GGUF. */
+static void messages_have_the_names_of_the_files(void **state)
+{
+	static const char type[] = "\"model_type\":\"llama\"";
+
+	NAMES("\"hidden_size\":32", "\"hidden_size\":200000", NULL, "config.json: key hidden_size is 200000, not in 1..131072");
+	NAMES("\"num_attention_heads\":2,\"num_key_value_heads\":1", "\"num_attention_heads\":2,\"num_key_value_heads\":3", NULL,
+	      "config.json: key num_key_value_heads is 3, not in 1..2");
+	NAMES("\"num_attention_heads\":2,\"num_key_value_heads\":1", "\"num_attention_heads\":4,\"num_key_value_heads\":3", NULL,
+	      "config.json: key num_attention_heads is 4, not a multiple of num_key_value_heads 3");
+	NAMES("\"hidden_size\":32", "\"hidden_size\":32,\"head_dim\":512", NULL, "config.json: key head_dim is 512, not in 1..256");
+	NAMES("\"intermediate_size\":48", "\"intermediate_size\":64", NULL, "tensor model.layers.0.mlp.gate_proj.weight is 32 x 48");
+	NAMES("\"num_hidden_layers\":1", "\"num_hidden_layers\":2", NULL, "tensor model.layers.1.input_layernorm.weight is missing");
+	NAMES(type, MIXTRAL "9", NULL, "the routing rule that keys num_experts_per_tok and others of the experts give uses no expert, or more");
+	NAMES(type, MIXTRAL "2", NULL, "tensor model.layers.0.mlp.gate.weight is missing");
+	NAMES(type, MIXTRAL "2", "model.layers.0.block_sparse_moe.experts.0.w1.weight", "tensor model.layers.0.block_sparse_moe.gate.weight is missing");
+	NAMES(type, MIXTRAL "2", "model.layers.0.block_sparse_moe.gate.weight", "tensor model.layers.0.block_sparse_moe.experts.0.w1.weight is missing");
+	NAMES(type, DEEPSEEK("2000"), NULL, "config.json: key qk_nope_head_dim is 2016, not in 1..1024");
+	NAMES(type, DEEPSEEK("16") ",\"n_group\":2000", NULL, "tensor model.layers.0.self_attn.kv_a_proj_with_mqa.weight is missing");
 }
 
 /* Of a configuration alone: @model_type with @keys, on top of what all have. */
@@ -536,6 +578,7 @@ int main(void)
 		cmocka_unit_test(one_file_is_a_gguf),
 		cmocka_unit_test(tensors_are_mapped_or_named),
 		cmocka_unit_test(every_key_of_the_configuration_counts),
+		cmocka_unit_test(messages_have_the_names_of_the_files),
 		cmocka_unit_test(what_a_type_does_not_do_is_refused),
 		cmocka_unit_test(what_is_of_the_wrong_type_is_refused),
 		cmocka_unit_test(what_says_nothing_is_taken),
