@@ -39,6 +39,7 @@ def json_has_every_field_and_nothing_else_is_printed(place):
     # The same seed draws the same, another one something else at this temperature.
     long = ("-n", "40", "--temp", "1.5", "--ignore-eos")
     a, b, c = (d.run_json(*long, "--seed", s, QUESTION)["text"] for s in ("7", "7", "8"))
+    assert d.run_json(*long, "--seed", "0", QUESTION)["seed"] > 0, "0 is a random one"
     assert a == b and a != c
 
 

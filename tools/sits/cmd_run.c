@@ -127,7 +127,7 @@ static const char help[] =
 	"      --repeat-last-n N   tokens that penalties look back over (default 64)\n"
 	"      --frequency-penalty F, --presence-penalty F\n"
 	"                          the same by count, and by presence (default 0: off)\n"
-	"      --seed N            seed of the draw (default: a random one)\n"
+	"      --seed N            seed of the draw (default 0: a random one)\n"
 	"      --stop TEXT         end the answer where TEXT would come; up to 16 times\n"
 	"      --ignore-eos        go on to the number of tokens, whatever the model says\n"
 	"      --tag TEXT          share computed prefixes with requests of the same tag only; up to 64 bytes\n"
