@@ -118,6 +118,14 @@ with Dir() as d:
     tap.check("a directory that is no model is refused", r.rc == 1 and "a GGUF is given as a file" in r.err, r)
     (src / "config.json").write_text("{}")
 
+    # The key of all lies in the directory that is to be replaced, and would go with it.
+    inner = f"file:{out}/inner.sits"
+    assert sits("key", "new", inner).rc == 0
+    r = sits("seal", "--force", "--key", inner, src, out)
+    tap.check("a directory with the key in it is not replaced", r.rc == 2 and "the key would be lost" in r.err and
+              (out / "inner.sits").exists(), r)
+    (out / "inner.sits").unlink()
+
     # Killed in the middle: nothing at its place, and the next seal removes what was left.
     with open(src / "consolidated.safetensors", "wb") as f:
         f.truncate(1 << 29)

@@ -3,8 +3,10 @@
  * cmd_seal.c - sits seal: write a sealed file. The work is sits_seal()'s.
  */
 #include <getopt.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -97,13 +99,27 @@ static int parse(int argc, char **argv, struct args *a)
 	return status;
 }
 
-/* Would OUTPUT, with --force, take the place of the key that it is sealed under? Then nothing could open it. */
-static bool is_key_file(const char *spec, const char *path)
+static bool is_same_file(const char *a, const char *b)
 {
-	struct stat key, out;
+	struct stat x, y;
 
-	return spec && !strncmp(spec, "file:", 5) && !stat(spec + 5, &key) && !stat(path, &out) &&
-	       key.st_dev == out.st_dev && key.st_ino == out.st_ino;
+	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Would OUTPUT, with --force, take the place of the key that it is sealed under, or of a directory with it? Then nothing could open it. */
+static bool has_key_file(const char *spec, const char *path)
+{
+	char dir[PATH_MAX], *slash;
+
+	if (!spec || strncmp(spec, "file:", 5))
+		return false;
+	if (is_same_file(spec + 5, path))
+		return true;
+	slash = realpath(spec + 5, dir) ? strrchr(dir, '/') : NULL;
+	if (!slash)
+		return false;
+	slash[slash == dir] = '\0';
+	return is_same_file(dir, path);
 }
 
 static int seal(void *arg, struct sits_ctx *ctx, const struct sits_key *key)
@@ -134,8 +150,8 @@ static int run(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
-	if (is_key_file(a.key, a.out))
-		return tool_usage(CMD, "OUTPUT '%s' is the file of the key: the key would be lost; give another", a.out);
+	if (has_key_file(a.key, a.out))
+		return tool_usage(CMD, "OUTPUT '%s' is the file of the key, or the directory that it is in: the key would be lost; give another", a.out);
 	/* Also without a bar, signals are noticed there. */
 	a.opts.progress = a.quiet ? tool_progress_quiet : tool_progress;
 	a.opts.progress_arg = (void *)"sealing";
