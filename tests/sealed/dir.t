@@ -175,6 +175,20 @@ with Dir() as d:
     err = p.communicate()[1]
     tap.check("stopped by a signal it cleans up", p.returncode == 128 + signal.SIGTERM and not [n for n in os.listdir(d.path) if n.startswith("stopped")],
               (p.returncode, err, os.listdir(d.path)))
+    # Written to after it was sealed, before the last one is: files of two models would be sealed as one.
+    with open(src / "consolidated.safetensors", "ab") as f:
+        f.truncate(1 << 26)
+    p = subprocess.Popen([SITS, "seal", "--json", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "mixed.sits")],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while p.poll() is None and not list(d.path.glob("mixed.sits.sits-tmp.*/config.json.sits")):
+        pass
+    p.send_signal(signal.SIGSTOP)
+    (src / "config.json").write_text('{"changed": 1}')
+    p.send_signal(signal.SIGCONT)
+    o, err = p.communicate()
+    tap.check("a file that was sealed already and changed is noticed", p.returncode == 1 and f"{src}/config.json: changed while" in err and
+              '"ESTALE"' in o and not [n for n in os.listdir(d.path) if n.startswith("mixed")], (p.returncode, o, err))
+    (src / "config.json").write_text("{}")
     (src / "consolidated.safetensors").write_bytes(b"small again")
     failed = []
     for _ in range(12):

@@ -37,6 +37,7 @@ struct sealing {
 	struct sits_seal_opts opts;
 	struct sits_manifest m;		/* names first, digests when they are known */
 	struct sits_sealed_info *info;	/* [m.nr + 1], the last of the manifest */
+	struct stat *before;		/* [m.nr], of the files before the first was sealed */
 	char tmp[4096];			/* "": not made yet */
 	int tmp_fd;
 	int status;			/* of what failed */
@@ -75,6 +76,51 @@ static int list_files(struct sealing *s)
 	int ret = tool_dir_list(s->in, &s->m, tell_left_out, s, &why);
 
 	return ret ? because(s, why.path, ret, why.words) : 0;
+}
+
+static int stat_file(struct sealing *s, size_t i, struct stat *st)
+{
+	char in[4096];
+
+	if (tool_dir_join(in, s->in, s->m.file[i].name, ""))
+		return failed(s, s->in, -ENAMETOOLONG);
+	return stat(in, st) ? failed(s, in, -errno) : 0;
+}
+
+static int remember_files(struct sealing *s)
+{
+	size_t i;
+	int ret = 0;
+
+	s->before = calloc(s->m.nr, sizeof(*s->before));
+	if (!s->before)
+		return failed(s, s->in, -ENOMEM);
+	for (i = 0; i < s->m.nr && !ret; i++)
+		ret = stat_file(s, i, &s->before[i]);
+	return ret;
+}
+
+/* sits_seal() has seen that each stayed as it was while it was read; one that was written to before or after is of another model. */
+static int check_files(struct sealing *s)
+{
+	char in[4096];
+	struct stat now;
+	size_t i;
+	int ret;
+
+	for (i = 0; i < s->m.nr; i++) {
+		const struct stat *was = &s->before[i];
+
+		ret = stat_file(s, i, &now);
+		if (ret)
+			return ret;
+		if (now.st_dev == was->st_dev && now.st_ino == was->st_ino && now.st_size == was->st_size &&
+		    !memcmp(&now.st_mtim, &was->st_mtim, sizeof(now.st_mtim)))
+			continue;
+		tool_dir_join(in, s->in, s->m.file[i].name, "");
+		return because(s, in, -ESTALE, "changed while the directory was being sealed: try again once nobody writes it");
+	}
+	return 0;
 }
 
 /* ------------------------------------------------------------------ the new directory */
@@ -371,10 +417,14 @@ int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const
 	}
 	ret = list_files(&s);
 	if (!ret)
+		ret = remember_files(&s);
+	if (!ret)
 		ret = make_tmp(&s);
 	s.opts.force = 0;	/* nothing is there */
 	if (!ret)
 		ret = seal_files(&s);
+	if (!ret)
+		ret = check_files(&s);
 	if (!ret)
 		ret = seal_manifest(&s);
 	s.opts.force = opts->force;
@@ -388,6 +438,7 @@ int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const
 		close(s.tmp_fd);
 	sits_manifest_fini(&s.m);
 	free(s.info);
+	free(s.before);
 	return ret ? s.status : 0;
 }
 
