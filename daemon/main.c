@@ -303,8 +303,10 @@ static int read_config(const struct options *o, struct sits_config *c, sits_conf
 {
 	int ret = sits_config_init(c);
 
-	if (ret)
+	if (ret) {
+		report(NULL, "out of memory");
 		return ret;
+	}
 	ret = sits_config_load_file(c, o->config, report, NULL);
 	for (size_t i = 0; i < o->nr_over; i++) {
 		int err = sits_config_set(c, o->over[i].key, o->over[i].value, o->over[i].option, report, NULL);
@@ -522,7 +524,7 @@ static int start(struct daemon *d, struct sits_diag *diag)
 	if (!ret && d->cfg.engine.speculation == SITS_SPEC_DRAFT)
 		ret = load_draft(d, diag);
 	if (ret)
-		return ret;
+		return sits_diag_fail(diag, ret, "the model can't be loaded: %s", strerror(-ret));
 	mask_signals(SIG_BLOCK);
 	ret = start_engine(d, diag);
 	if (!ret)
