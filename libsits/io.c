@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "libsits/internal.h"
+
+#define ACL_BYTES_MAX 8192	/* a thousand entries: more than file systems other than XFS take */
 
 int sits_pread_all(int fd, void *buf, size_t len, uint64_t off)
 {
@@ -67,9 +70,26 @@ int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
 	return 0;
 }
 
-int sits_copy_owner(int fd, const struct stat *st, mode_t mask)
+/*
+ * POSIX access control lists: acl(5). With one, the group's bits of the mode are no more than its mask: the mode alone would
+ * give the group what it was for others named in it. Without one, what @fd got from its directory's default goes.
+ */
+static int copy_acl(int fd, int from)
 {
-	int partly = 0;
+	static const char name[] = "system.posix_acl_access";
+	char acl[ACL_BYTES_MAX];
+	ssize_t len = fgetxattr(from, name, acl, sizeof(acl));
+	int ret;
+
+	if (len < 0 && errno != ENODATA)
+		return errno == ENOTSUP ? 0 : -errno;
+	ret = len < 0 ? fremovexattr(fd, name) : fsetxattr(fd, name, acl, (size_t)len, 0);
+	return ret && errno != ENODATA && errno != ENOTSUP ? -errno : 0;
+}
+
+int sits_copy_owner(int fd, int from, const struct stat *st, mode_t mask)
+{
+	int ret, partly = 0;
 
 	if (fchown(fd, st->st_uid, st->st_gid)) {
 		if (errno != EPERM)
@@ -79,6 +99,9 @@ int sits_copy_owner(int fd, const struct stat *st, mode_t mask)
 		if (fchown(fd, (uid_t)-1, st->st_gid) && errno != EPERM)
 			return -errno;
 	}
+	ret = copy_acl(fd, from);
+	if (ret)
+		return ret;
 	return fchmod(fd, st->st_mode & mask) ? -errno : partly;
 }
 

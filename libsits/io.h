@@ -22,10 +22,12 @@ int sits_read_upto(int fd, void *buf, size_t max, size_t *len);
 int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off);
 
 /**
- * sits_copy_owner() - Give the file @fd the owner, the group and the mode (those bits that are in @mask) of another.
+ * sits_copy_owner() - Give the file @fd the owner, the group, the access control list and the mode (those bits that are in
+ * @mask) of another, which is open as @from.
+ * @st: fstat() of it
  * Return: 0; 1 where the caller may not give away owner or group, and the rest is done; -errno.
  */
-int sits_copy_owner(int fd, const struct stat *st, mode_t mask);
+int sits_copy_owner(int fd, int from, const struct stat *st, mode_t mask);
 
 /** sits_file_kind() - "a directory", "a device" and so on, for messages. */
 const char *sits_file_kind(mode_t mode);

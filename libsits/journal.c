@@ -112,12 +112,24 @@ int sits_journal_check(struct sits_ctx *ctx, const char *path)
 	return name_journal(ctx, path, name);
 }
 
+/* Who reads the file must be able to read this, whatever the umask, and nobody else. It holds wrapped keys, no keys. */
+static int open_to_the_same(int fd, const char *path)
+{
+	int ret, from = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat st;
+
+	if (from < 0)
+		return -errno;
+	ret = fstat(from, &st) ? -errno : sits_copy_owner(fd, from, &st, 0666);
+	close(from);
+	return ret;
+}
+
 int sits_journal_write(struct sits_ctx *ctx, const char *path, const struct sits_journal *j)
 {
 	struct sits_tmpfile t;
 	char name[PATH_MAX];
 	struct image im;
-	struct stat st;
 	int ret;
 
 	ret = name_journal(ctx, path, name);
@@ -129,8 +141,7 @@ int sits_journal_write(struct sits_ctx *ctx, const char *path, const struct sits
 	ret = sits_tmpfile_open(ctx, name, 0600, true, 0, &t);
 	if (ret)
 		return ret;
-	/* Who reads the file must be able to read this, whatever the umask, and nobody else. It holds wrapped keys, no keys. */
-	ret = stat(path, &st) ? -errno : sits_copy_owner(t.fd, &st, 0666);
+	ret = open_to_the_same(t.fd, path);
 	if (ret >= 0)
 		ret = sits_pwrite_all(t.fd, &im, sizeof(im), 0);
 	if (ret) {

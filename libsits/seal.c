@@ -280,7 +280,7 @@ static int seal_chunks(struct sealing *s, const struct sits_seal_opts *o)
 static int keep_owner(struct sealing *s)
 {
 	const struct stat *st = &s->from->st;
-	int ret = sits_copy_owner(s->out.fd, st, 0777);
+	int ret = sits_copy_owner(s->out.fd, s->from->fd, st, 0777);
 
 	if (ret > 0) {
 		sits_log(s->ctx, SITS_LOG_WARN, "%s: was of user %u and group %u, which can't be kept: it is yours now, with the mode that it had",
@@ -288,7 +288,7 @@ static int keep_owner(struct sealing *s)
 		return 0;
 	}
 	if (ret)
-		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't set its owner and mode: %s", s->out_path, strerror(-ret));
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't set its owner, mode and access control list: %s", s->out_path, strerror(-ret));
 	return ret;
 }
 

@@ -7,6 +7,7 @@
  * them to the end and leave nothing behind. Half-written header pages, which no kill can make, are made by hand.
  */
 #include <sys/file.h>
+#include <sys/xattr.h>
 
 #include "crypto/sealed.h"
 #include "libsits/journal.h"
@@ -385,6 +386,69 @@ static void modes_of_journals(void **state)
 	unlink(in_dir("out"));
 }
 
+/* acl(5) as the kernel has it: version 2; tag, permissions, id; the owner, user 1234, the group, the mask, others. */
+struct acl {
+	uint32_t version;
+	struct {
+		uint16_t tag, perm;
+		uint32_t id;
+	} entry[5];
+};
+
+#define ACL_FOR_1234(perm) { 2, { { 0x01, 6, ~0u }, { 0x02, (perm), 1234 }, { 0x04, 0, ~0u }, { 0x10, (perm), ~0u }, { 0x20, 0, ~0u } } }
+
+/* @path has that list; without one, none. */
+static void assert_acl(const char *path, const struct acl *want)
+{
+	ssize_t len;
+	struct acl got;
+
+	len = getxattr(path, "system.posix_acl_access", &got, sizeof(got));
+	if (!want) {
+		assert_true(len < 0 && errno == ENODATA);
+		return;
+	}
+	assert_int_equal(len, sizeof(got));
+	assert_memory_equal(&got, want, sizeof(got));
+}
+
+/* Whom a list names can read journals and what is resealed; whom the directory's default names, and the file's does not, can't. */
+static void access_control_lists(void **state)
+{
+	static const struct acl list = ACL_FOR_1234(4), other = ACL_FOR_1234(6);
+	struct sits_journal j = { 0 };
+	char name[128];
+	struct stat st;
+	int with;
+
+	force = 1;
+	assert_int_equal(seal_again(old_key), 0);
+	snprintf(name, sizeof(name), "%s/.out.sits-rekey", test_dir);
+	if (setxattr(in_dir("out"), "system.posix_acl_access", &list, sizeof(list), 0)) {
+		print_message("# the file system has no access control lists: %s\n", strerror(errno));
+		unlink(in_dir("out"));
+		skip();
+	}
+	for (with = 1; with >= 0; with--) {
+		if (!with) {
+			assert_int_equal(removexattr(in_dir("out"), "system.posix_acl_access"), 0);
+			assert_int_equal(chmod(in_dir("out"), 0640), 0);
+			assert_int_equal(setxattr(test_dir, "system.posix_acl_default", &other, sizeof(other), 0), 0);
+		}
+		assert_int_equal(sits_journal_write(ctx, in_dir("out"), &j), 0);
+		assert_acl(name, with ? &list : NULL);
+		assert_int_equal(stat(name, &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0640);
+		assert_int_equal(sits_journal_remove(ctx, in_dir("out")), 0);
+		assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), old_key, old_key, NULL), 0);
+		assert_acl(in_dir("out"), with ? &list : NULL);
+		assert_int_equal(stat(in_dir("out"), &st), 0);
+		assert_int_equal(st.st_mode & 07777, 0640);
+	}
+	assert_int_equal(removexattr(test_dir, "system.posix_acl_default"), 0);
+	unlink(in_dir("out"));
+}
+
 /* A journal that does not belong here must change nothing. */
 static void foreign_journals(void **state)
 {
@@ -522,6 +586,7 @@ int main(void)
 		cmocka_unit_test(half_written_headers),
 		cmocka_unit_test(half_written_headers_and_other_keys),
 		cmocka_unit_test(modes_of_journals),
+		cmocka_unit_test(access_control_lists),
 		cmocka_unit_test(foreign_journals),
 		cmocka_unit_test(rekeying_refused),
 	};
