@@ -433,6 +433,8 @@ static int reseal_opened(struct sits_source *src, const struct sits_key *new_key
 	s->from = src;
 	ret = seal_opened(s, new_key, src->hdr.plain_bytes, &o);
 	sits_secret_free(s, sizeof(*s));
+	if (!ret && st.st_nlink > 1)
+		sits_log(src->ctx, SITS_LOG_WARN, "%s: had other names (hard links), under which the old file is still there, for whoever has its old key", real);
 	return ret;
 }
 

@@ -576,6 +576,8 @@ static void resealing(void **state)
 		assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o), 0);
 		assert_int_equal(chmod(in_dir("out"), 0640), 0);
 		assert_int_equal(symlink("out", in_dir("link")), 0);
+		if (i & 1)
+			assert_int_equal(link(in_dir("out"), in_dir("hard")), 0);
 		assert_int_equal(sits_sealed_inspect(ctx, in_dir("out"), key, &before), 0);
 		was = read_file(in_dir("out"), &len);
 		files = count_files();
@@ -605,6 +607,10 @@ static void resealing(void **state)
 		if (sits_sealed_reseal(ctx, in_dir("link"), key, next, NULL))
 			fail_msg("%s", test_log);
 		assert_int_equal(count_files(), files);
+		/* The file that was is not gone while it has another name. */
+		assert_int_equal(!!strstr(test_log, "hard links"), i & 1);
+		assert_int_equal(sits_sealed_verify(ctx, in_dir("hard"), key, NULL, NULL), i & 1 ? 0 : -ENOENT);
+		unlink(in_dir("hard"));
 		assert_int_equal(sits_sealed_verify(ctx, in_dir("out"), key, NULL, NULL), -ENOKEY);
 		r = make_region(sizes[i] + 1);
 		assert_int_equal(sits_weights_load(ctx, in_dir("link"), r, next, NULL, &after), 0);
