@@ -207,13 +207,14 @@ int sits_cipher_decrypt(const struct sits_cipher *cipher, const void *iv, size_t
 	return whole(cipher, false, iv, iv_len, dst, src, len);
 }
 
-static int check_gcm(const struct sits_cipher *c, size_t iv_len, const void *dst, const void *src, size_t len, size_t tag_len)
+static int check_gcm(const struct sits_cipher *c, size_t iv_len, size_t aad_len, const void *dst, const void *src, size_t len,
+		     size_t tag_len)
 {
 	if (!c->type)
 		return -ESTALE;
 	if (c->type != SITS_CIPHER_SM4_GCM || !iv_len || !tag_len_is_right(tag_len) || overlap(dst, src, len))
 		return -EINVAL;
-	return (uint64_t)len > SITS_GCM_TEXT_MAX ? -EMSGSIZE : 0;
+	return (uint64_t)len > SITS_GCM_TEXT_MAX || (uint64_t)aad_len > SITS_GCM_AAD_MAX ? -EMSGSIZE : 0;
 }
 
 int sits_cipher_seal(const struct sits_cipher *cipher, const void *iv, size_t iv_len, const void *aad, size_t aad_len,
@@ -221,7 +222,7 @@ int sits_cipher_seal(const struct sits_cipher *cipher, const void *iv, size_t iv
 {
 	uint8_t full[SITS_GCM_TAG_LEN];
 	struct sits_gcm s;
-	int ret = check_gcm(cipher, iv_len, dst, src, len, tag_len);
+	int ret = check_gcm(cipher, iv_len, aad_len, dst, src, len, tag_len);
 
 	if (ret)
 		return ret;
@@ -251,7 +252,7 @@ int sits_cipher_open(const struct sits_cipher *cipher, const void *iv, size_t iv
 		     void *dst, const void *src, size_t len, const void *tag, size_t tag_len)
 {
 	struct sits_gcm s;
-	int ret = check_gcm(cipher, iv_len, dst, src, len, tag_len);
+	int ret = check_gcm(cipher, iv_len, aad_len, dst, src, len, tag_len);
 
 	if (ret)
 		return ret;

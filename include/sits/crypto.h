@@ -103,7 +103,7 @@ int sits_cipher_decrypt(const struct sits_cipher *cipher, const void *iv, size_t
  *
  * Context: any thread; others may use @cipher meanwhile.
  * Return: 0; -EINVAL for an @iv_len of 0, another @tag_len, buffers that overlap, or a cipher that is not GCM; -EMSGSIZE for
- * a @len over 2^36 - 32; -ESTALE.
+ * a @len over 2^36 - 32, or an @aad_len over 2^61 - 1; -ESTALE.
  */
 int sits_cipher_seal(const struct sits_cipher *cipher, const void *iv, size_t iv_len, const void *aad, size_t aad_len,
 		     void *dst, const void *src, size_t len, void *tag, size_t tag_len);

@@ -344,6 +344,35 @@ static void test_wrong_calls_on_whole_messages(void **state)
 	}
 }
 
+/* No such message can be in memory; that is found before any of it is looked at, or written. */
+static void test_messages_too_long(void **state)
+{
+	static const size_t text = ((size_t)1 << 36) - 31, aad = (size_t)1 << 61, ivs[] = { 12, 13 }, tags[] = { 16, 12 };
+	uint8_t key[16] = { 1 }, iv[16] = { 0 }, tag[16] = { 0 }, buf[16], same[16];
+	struct sits_cipher *c;
+	size_t i, t;
+
+	memset(buf, 0xa5, sizeof(buf));
+	memcpy(same, buf, sizeof(buf));
+	assert_int_equal(sits_cipher_create(SITS_CIPHER_SM4_GCM, key, 16, SITS_CRYPTO_MAY_SWAP, &c), 0);
+	for (i = 0; i < 2; i++) {
+		for (t = 0; t < 2; t++) {
+			assert_int_equal(sits_cipher_seal(c, iv, ivs[i], NULL, 0, buf, buf, text, tag, tags[t]), -EMSGSIZE);
+			assert_int_equal(sits_cipher_open(c, iv, ivs[i], NULL, 0, buf, buf, text, tag, tags[t]), -EMSGSIZE);
+			assert_int_equal(sits_cipher_seal(c, iv, ivs[i], buf, aad, buf, buf, 16, tag, tags[t]), -EMSGSIZE);
+			assert_int_equal(sits_cipher_open(c, iv, ivs[i], buf, aad, buf, buf, 16, tag, tags[t]), -EMSGSIZE);
+			assert_memory_equal(buf, same, sizeof(buf));
+		}
+	}
+	assert_int_equal(sits_cipher_start(c, SITS_CIPHER_DECRYPT, iv, 12), 0);
+	assert_int_equal(sits_cipher_aad(c, buf, aad), -EMSGSIZE);
+	assert_int_equal(sits_cipher_aad(c, buf, 16), 0);
+	assert_int_equal(sits_cipher_aad(c, buf, aad - 16), -EMSGSIZE);
+	assert_int_equal(sits_cipher_update(c, buf, buf, text), -EMSGSIZE);
+	assert_memory_equal(buf, same, sizeof(buf));
+	sits_cipher_destroy(c);
+}
+
 static void test_wrong_calls_on_pieces(void **state)
 {
 	uint8_t key[32] = { 1 }, iv[16] = { 0 }, buf[64] = { 0 }, tag[16];
@@ -529,6 +558,7 @@ int main(void)
 		cmocka_unit_test(test_gcm_lengths_and_forgeries),
 		cmocka_unit_test(test_wrong_creation),
 		cmocka_unit_test(test_wrong_calls_on_whole_messages),
+		cmocka_unit_test(test_messages_too_long),
 		cmocka_unit_test(test_wrong_calls_on_pieces),
 		cmocka_unit_test(test_variant_has_a_name),
 		cmocka_unit_test(test_sm3),
