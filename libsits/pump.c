@@ -48,6 +48,8 @@ struct run {
 	uint64_t nr_spans, total_bytes;
 	size_t span_bytes;	/* of the largest */
 	bool buffers;		/* spans have no place of their own */
+	bool alone;		/* no thread could be started: the caller's works, and tells of progress itself */
+	uint64_t told_ns;	/* alone: when it last did */
 	uint64_t next_span;	/* atomic */
 	uint64_t done_bytes;	/* atomic */
 	bool stop;		/* atomic: claim no more */
@@ -128,6 +130,28 @@ static bool stopped(const struct run *r)
 	return __atomic_load_n(&r->stop, __ATOMIC_RELAXED);
 }
 
+static int report(struct run *r)
+{
+	struct sits_pump *p = r->p;
+	uint64_t done = __atomic_load_n(&r->done_bytes, __ATOMIC_RELAXED);
+
+	if (!p->progress || !p->progress(p->progress_arg, done, r->total_bytes))
+		return 0;
+	run_cancel(r);
+	return -ECANCELED;
+}
+
+/* What watch() does, where there is nobody to watch. */
+static void report_at_times(struct run *r)
+{
+	uint64_t now = sits_now_ns();
+
+	if (now - r->told_ns < PROGRESS_NS)
+		return;
+	r->told_ns = now;
+	report(r);
+}
+
 static struct part *find_part(struct worker *w, uint64_t span)
 {
 	struct run *r = w->run;
@@ -143,6 +167,8 @@ static bool claim(struct worker *w, struct slot *s)
 	const struct sits_pump_part *in;
 	uint64_t i;
 
+	if (r->alone && !stopped(r))
+		report_at_times(r);
 	if (stopped(r))
 		return false;
 	i = __atomic_fetch_add(&r->next_span, 1, __ATOMIC_RELAXED);
@@ -602,17 +628,6 @@ static unsigned int nr_workers(const struct run *r)
 	return n ? n : 1;
 }
 
-static int report(struct run *r)
-{
-	struct sits_pump *p = r->p;
-	uint64_t done = __atomic_load_n(&r->done_bytes, __ATOMIC_RELAXED);
-
-	if (!p->progress || !p->progress(p->progress_arg, done, r->total_bytes))
-		return 0;
-	run_cancel(r);
-	return -ECANCELED;
-}
-
 /* Wait for the workers, and tell about progress meanwhile. */
 static void watch(struct run *r)
 {
@@ -654,7 +669,8 @@ static void run_workers(struct run *r)
 	r->nr_able = started ? started : 1;
 	pthread_mutex_unlock(&r->lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!started)
+	r->alone = !started;
+	if (r->alone)
 		worker_run(r);
 	watch(r);
 	for (i = 0; i < started; i++)

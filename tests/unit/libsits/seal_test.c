@@ -415,6 +415,65 @@ static void limit_on_file_sizes(void **state)
 	free(plain);
 }
 
+/* @arg: how often it was called between the beginning and the end; so slow that each time is one to be told. */
+static int slow_stop_in_the_middle(void *arg, uint64_t done, uint64_t total)
+{
+	unsigned int *nr = arg;
+
+	usleep(120000);
+	*nr += done && done < total;
+	return *nr == 2;
+}
+
+/* A child that may start no thread: it is told of what is done as it goes, and is heard. */
+static int work_without_threads(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(filter) / sizeof(filter[0]), filter };
+	struct sits_seal_opts o = seal_opts(4096);
+	unsigned int nr_between = 0;
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		return 77;
+	alarm(60);
+	if (fork() != -1)
+		return 77;
+	o.progress = slow_stop_in_the_middle;
+	o.progress_arg = &nr_between;
+	if (sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) != -ECANCELED || nr_between != 2)
+		return 1;
+	o.progress = NULL;
+	return sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) ||
+	       sits_sealed_verify(ctx, in_dir("out"), key, NULL, NULL) ? 1 : 0;
+}
+
+static void without_threads(void **state)
+{
+	uint8_t *plain = make_plain(in_dir("plain"), 16 << 20);
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(work_without_threads());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	free(plain);
+	unlink(in_dir("plain"));
+	unlink(in_dir("out"));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		print_message("# seccomp can't be had\n");
+		skip();
+	}
+	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+}
+
 /* The work of a child that may not call system call @nr. Return: its exit status; 77 where that can't be had. */
 static int work_without(unsigned int nr)
 {
@@ -809,6 +868,7 @@ int main(void)
 		cmocka_unit_test(progress_ends_with_all),
 		cmocka_unit_test(limit_on_file_sizes),
 		cmocka_unit_test(without_io_uring),
+		cmocka_unit_test(without_threads),
 		cmocka_unit_test(leftovers),
 		cmocka_unit_test(temporary_files),
 		cmocka_unit_test(longest_name),
