@@ -70,6 +70,12 @@ with Dir() as d:
     tap.check("but does not encrypt its files anew one by one",
               r.rc == 1 and "seal the directory again" in r.err and sits("verify", "--key", key2, old).rc == 0, r)
 
+    (d / "link.sits").symlink_to(old / "config.json.sits")
+    r = sits("rekey", "--reseal", "--key", key2, "--new-key", key, d / "link.sits")
+    tap.check("nor by a link that leads there",
+              r.rc == 1 and "seal the directory again" in r.err and sits("verify", "--key", key2, old).rc == 0, r)
+    (d / "link.sits").unlink()
+
     # The index says which files the weights are in; others beside them are another form of the same.
     for n in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "consolidated.safetensors"):
         (src / n).write_bytes(os.urandom(5000))

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fts.h>
 #include <jansson.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,9 +211,13 @@ static int on_waiting(void *arg)
 /* The manifest of a sealed directory has the digests of its files: one that is encrypted anew would be no file of it any more. */
 static bool is_in_sealed_dir(const char *path)
 {
-	const char *slash = strrchr(path, '/');
-	char manifest[4200];
+	char whole[PATH_MAX], manifest[PATH_MAX + 32];
+	const char *slash;
 
+	/* A link may lead into one. */
+	if (realpath(path, whole))
+		path = whole;
+	slash = strrchr(path, '/');
 	snprintf(manifest, sizeof(manifest), "%.*s" SITS_MANIFEST_FILE, slash ? (int)(slash - path + 1) : 0, path);
 	return !access(manifest, F_OK);
 }
