@@ -154,6 +154,17 @@ with Dir(memory=True) as d:
            for n in ("qwen3moe", "qwen3moe.gguf")]
     tap.check("awq-int8 too", all(r.rc == 0 for r in got) and got[0].json["awq"] == got[1].json["awq"], got)
     out.unlink()
+    plain, packed = d / "plain.gguf", d / "packed.gguf"
+    for name, args in (("qwen2moe.gguf", ("--type", "i8c")), ("qwen2moe.gguf", ("--type", "q8_0")), ("llama.gguf", ("--type", "i8c")),
+                       ("qwen2moe.gguf", ("--type", "keep", "--tensor", "*shexp*=q8_0"))):
+        assert quantize(*args, "--force", src=both / name, dst=plain).rc == 0 and sits("pack", "--force", plain, packed).rc == 0
+        awq = ("--type", "awq-int8", "--requantize", "--calibration", other, "--calibration-windows", 1, "--dense")
+        r = quantize(*awq, src=packed)
+        tap.check(f"awq-int8 does not take packed weights: {name}, {args[-1]}", r.rc == 1 and "packed; quantize what" in r.err and
+                  not out.exists(), r)
+        tap.check("and takes what they were packed from", quantize(*awq, "--force", src=plain).rc == 0)
+        out.unlink()
+    plain.unlink(), packed.unlink()
     config = both / "llama" / "config.json"
     right = config.read_text()
     for name, content, words in (("a key that is not known", right.replace("{", '{"logit_scale": 2,', 1), "logit_scale"),

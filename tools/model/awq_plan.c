@@ -26,6 +26,19 @@ static struct quant_tensor *tensor(const struct quant_plan *p, uint32_t layer, c
 	return q;
 }
 
+/* Rows of a packed tensor lie side by side: it can't be multiplied and encoded row by row. */
+static int refuse_packed(const struct quant_tensor *q, struct sits_diag *diag)
+{
+	if (!q || !(q->t->type & SITS_PACKED))
+		return 0;
+	return sits_diag_fail(diag, -EINVAL, "tensor %.*s is %s, packed; quantize what it was packed from", (int)q->t->name.len, q->t->name.p,
+			      sits_dtype_info(q->t->type)->name);
+}
+
+/* What reads x beside the experts, if it is there; NULL: the end. */
+static const char *const readers[] = { "ffn_gate_inp.weight", "ffn_gate_shexp.weight", "ffn_up_shexp.weight",
+				       "ffn_gate_inp_shexp.weight", NULL };
+
 int awq_plan_types(const struct sits_model *m, struct quant_plan *p, bool dense, bool requantise, struct sits_diag *diag)
 {
 	static const char *const names[2][3] = {
@@ -41,10 +54,15 @@ int awq_plan_types(const struct sits_model *m, struct quant_plan *p, bool dense,
 		moe = m->layer[l].kind == SITS_LAYER_MOE;
 		if (!moe && !dense)
 			continue;
+		for (i = 0; readers[i]; i++)
+			if (refuse_packed(tensor(p, l, readers[i], false, NULL), diag))
+				return -EINVAL;
 		for (i = 0; i < 3; i++) {
 			q = tensor(p, l, names[moe][i], true, diag);
 			if (!q)
 				return -EPROTONOSUPPORT;
+			if (refuse_packed(q, diag))
+				return -EINVAL;
 			if (!quant_plan_encode(q, SITS_I8C))
 				return sits_diag_fail(diag, -EPROTONOSUPPORT, "tensor blk.%u.%s: its rows do not fit I8C", l, names[moe][i]);
 			if (sits_dtype_info(q->t->type)->block_elems > 1 && !requantise)
@@ -55,17 +73,14 @@ int awq_plan_types(const struct sits_model *m, struct quant_plan *p, bool dense,
 	return 0;
 }
 
-/* What reads x beside the experts, if it is there. */
 static void scale_readers(const struct quant_plan *p, const struct awq_layer *a)
 {
-	static const char *const names[] = { "ffn_gate_inp.weight", "ffn_gate_shexp.weight", "ffn_up_shexp.weight",
-					     "ffn_gate_inp_shexp.weight" };
 	const struct quant_scale s = { .col = a->s };
 	struct quant_tensor *q;
 	size_t i;
 
-	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		q = tensor(p, a->layer, names[i], false, NULL);
+	for (i = 0; readers[i]; i++) {
+		q = tensor(p, a->layer, readers[i], false, NULL);
 		if (q)
 			quant_plan_scale(q, &s);
 	}
