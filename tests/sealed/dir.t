@@ -38,6 +38,14 @@ with Dir() as d:
     digest = r.json["digest"]
     infos = [sits("inspect", "--key", key, "--json", out / (n + ".sits")).json for n in wanted]
     tap.check("each file has the id and version of all", {(i["model_id"], i["model_version"]) for i in infos} == {("model", 7)}, infos)
+    page = bytearray((out / "manifest.sits").read_bytes())
+    for version in (1 << 63, (1 << 64) - 1):
+        page[32:40] = version.to_bytes(8, "little")
+        (out / "manifest.sits").write_bytes(page)
+        r = sits("inspect", "--json", out)
+        tap.check(f"a version of {version} is not told as a negative one", r.rc == 0 and r.json["model_version"] == str(version), r)
+    page[32:40] = (7).to_bytes(8, "little")
+    (out / "manifest.sits").write_bytes(page)
     r = sits("verify", "--key", key, out)
     tap.check("verify checks all of it", r.rc == 0 and "each file is the one that the manifest names" in r.out, r)
     r = sits("verify", "--key", key2, out)

@@ -105,6 +105,10 @@ int tool_with_key(const char *cmd, const char *spec, bool json,
 /** tool_key_id() - The id of @key in hexadecimal. @text: 2 * SITS_KEY_ID_LEN + 1 bytes. Return: @text. */
 const char *tool_key_id(const struct sits_key *key, char *text);
 
+/** tool_json_number() - JSON integers of jansson are signed; what is beyond them is given as text rather than wrongly.
+ * Return: a new reference. */
+struct json_t *tool_json_number(uint64_t v);
+
 /** tool_json_text() - @s, or null where it is no UTF-8. Return: a new reference. */
 struct json_t *tool_json_text(const char *s);
 

@@ -372,13 +372,13 @@ static void print_dir(const struct sealed_dir_args *a, const char *path, const s
 		snprintf(digest + 2 * i, 3, "%02x", head->digest[i]);
 	for (i = 0; i < m->nr; i++) {
 		total += info[i].plain_bytes;
-		json_array_append_new(files, json_pack("{s:o, s:I}", "name", tool_json_text(m->file[i].name), "plain_bytes",
-						       (json_int_t)info[i].plain_bytes));
+		json_array_append_new(files, json_pack("{s:o, s:o}", "name", tool_json_text(m->file[i].name), "plain_bytes",
+						       tool_json_number(info[i].plain_bytes)));
 	}
 	if (a->json) {
-		obj = json_pack("{s:o, s:b, s:o, s:o, s:I, s:s, s:s, s:b, s:I}", "directory", tool_json_text(path), "ok", 1, "files", files,
-				"model_id", tool_json_text(head->model_id), "model_version", (json_int_t)head->model_version, "key_id", key_id,
-				"digest", digest, "authenticated", (int)head->authenticated, "plain_bytes", (json_int_t)total);
+		obj = json_pack("{s:o, s:b, s:o, s:o, s:o, s:s, s:s, s:b, s:o}", "directory", tool_json_text(path), "ok", 1, "files", files,
+				"model_id", tool_json_text(head->model_id), "model_version", tool_json_number(head->model_version), "key_id", key_id,
+				"digest", digest, "authenticated", (int)head->authenticated, "plain_bytes", tool_json_number(total));
 		json_dumpf(obj, stdout, JSON_INDENT(2));
 		putchar('\n');
 		json_decref(obj);

@@ -22,8 +22,7 @@ static void hex(const uint8_t *bytes, unsigned int n, char *out)
 		sprintf(out + 2 * i, "%02x", bytes[i]);
 }
 
-/* JSON integers of jansson are signed; a version beyond is given as text rather than wrongly. */
-static json_t *number(uint64_t v)
+json_t *tool_json_number(uint64_t v)
 {
 	char text[24];
 
@@ -59,11 +58,11 @@ static void print_json(const char *path, const struct sits_sealed_info *info, co
 			"suite", (int)info->suite,
 			"suite_name", suite_name(info->suite),
 			"chunk_bytes", (int)info->chunk_bytes,
-			"chunks", number(info->nr_chunks),
-			"plain_bytes", number(info->plain_bytes),
-			"file_bytes", number(info->file_bytes),
+			"chunks", tool_json_number(info->nr_chunks),
+			"plain_bytes", tool_json_number(info->plain_bytes),
+			"file_bytes", tool_json_number(info->file_bytes),
 			"model_id", tool_json_text(info->model_id),
-			"model_version", number(info->model_version),
+			"model_version", tool_json_number(info->model_version),
 			"key_id", key_id, "digest", digest,
 			"authenticated", (int)info->authenticated);
 	json_dumpf(obj, stdout, JSON_INDENT(2));
