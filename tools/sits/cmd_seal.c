@@ -106,8 +106,11 @@ static bool is_same_file(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Would OUTPUT, with --force, take the place of the key that it is sealed under, or of a directory with it? Then nothing could open it. */
-static bool has_key_file(const char *spec, const char *path)
+/*
+ * Would OUTPUT, with --force, take the place of the key that it is sealed under, or of a directory with it, as one that is sealed
+ * does? Then nothing could open it.
+ */
+static bool has_key_file(const char *spec, const char *path, bool takes_dirs)
 {
 	char dir[PATH_MAX], *slash;
 
@@ -115,6 +118,8 @@ static bool has_key_file(const char *spec, const char *path)
 		return false;
 	if (is_same_file(spec + 5, path))
 		return true;
+	if (!takes_dirs)
+		return false;
 	slash = realpath(spec + 5, dir) ? strrchr(dir, '/') : NULL;
 	if (!slash)
 		return false;
@@ -150,7 +155,7 @@ static int run(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
-	if (has_key_file(a.key, a.out))
+	if (has_key_file(a.key, a.out, tool_dir_is(a.in)))
 		return tool_usage(CMD, "OUTPUT '%s' is the file of the key, or the directory that it is in: the key would be lost; give another", a.out);
 	/* Also without a bar, signals are noticed there. */
 	a.opts.progress = a.quiet ? tool_progress_quiet : tool_progress;
