@@ -211,7 +211,14 @@ with Dir(memory=True) as d:
     big = bytearray(good)
     big[-4096 - 256 * 4:-4096 - 256 * 4 + 4] = struct.pack("<f", 1e30)
     refused("a weight that is too large", bytes(big), "too large for F16", "--type", "f16")
-    bad.unlink()
+    # What comes out of the last norm is a million times as large: the wrong token is far more than e^700 times as likely.
+    bad.write_bytes(good[:-256 * 4] + struct.pack("<256f", *[1e6] * 256))
+    r = sits("perplexity", "--json", "--context", 128, "--windows", 1, "--kv-keep", 64, bad, text)
+    tap.check("a perplexity beyond all numbers is null", r.rc == 0 and r.json["perplexity"] is None and r.json["nll"] > 1000 and
+              r.json["kept"]["perplexity"] is None, r)
+    r = quantize("--type", "q8_0", "--perplexity", text, "--windows", 1, src=bad)
+    tap.check("also before and after", r.rc == 0 and r.json["perplexity"]["before"] is None and r.json["perplexity"]["change"] is None, r)
+    out.unlink(), bad.unlink()
     r = sits("quantize", "--type", "q8_0", d / "none.gguf", out)
     tap.check("a file that is not there", r.rc == 1 and "none.gguf" in r.err, r)
     r = sits("perplexity", "--context", 128, model, d / "none")

@@ -105,8 +105,8 @@ static double mib(const struct ppl_result *r, double pages)
 
 static json_t *kept_json(const struct args *a, const struct ppl_result *r)
 {
-	return json_pack("{s:i, s:f, s:f, s:f, s:f, s:f}", "kv_keep", (int)a->ppl.kv_keep, "perplexity", r->kept.ppl, "stderr",
-			 r->kept.err, "nll", r->kept.nll, "kv_pages", r->kept.kv_pages, "kv_bytes",
+	return json_pack("{s:i, s:o, s:o, s:o, s:f, s:f}", "kv_keep", (int)a->ppl.kv_keep, "perplexity", tool_json_real(r->kept.ppl),
+			 "stderr", tool_json_real(r->kept.err), "nll", tool_json_real(r->kept.nll), "kv_pages", r->kept.kv_pages, "kv_bytes",
 			 r->kept.kv_pages * (double)r->kv_page_bytes);
 }
 
@@ -126,9 +126,9 @@ static void print(const struct args *a, const struct ppl_result *r)
 			       mib(r, r->kept.kv_pages), mib(r, r->kv_pages));
 		return;
 	}
-	o = json_pack("{s:b, s:o, s:o, s:f, s:f, s:f, s:I, s:I, s:I, s:i, s:s, s:i, s:f, s:i, s:I}", "ok", 1, "model",
-		      tool_json_text(a->model), "text", tool_json_text(a->text), "perplexity", r->ppl, "stderr", r->err,
-		      "nll", r->nll, "tokens", (json_int_t)r->tokens, "scored", (json_int_t)r->scored, "windows",
+	o = json_pack("{s:b, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:i, s:s, s:i, s:f, s:i, s:I}", "ok", 1, "model",
+		      tool_json_text(a->model), "text", tool_json_text(a->text), "perplexity", tool_json_real(r->ppl),
+		      "stderr", tool_json_real(r->err), "nll", tool_json_real(r->nll), "tokens", (json_int_t)r->tokens, "scored", (json_int_t)r->scored, "windows",
 		      (json_int_t)r->windows, "context", (int)r->context, "isa", r->isa, "threads", (int)r->threads,
 		      "seconds", r->seconds, "kv_pages", (int)r->kv_pages, "kv_bytes",
 		      (json_int_t)(r->kv_pages * r->kv_page_bytes));

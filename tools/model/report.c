@@ -127,10 +127,10 @@ static json_t *tensors_json(const struct quant_plan *plan)
 
 	for (i = 0; i < plan->nr; i++) {
 		q = &plan->tensor[i];
-		json_array_append_new(list, json_pack("{s:s%, s:s, s:s, s:I, s:I, s:b, s:f, s:f}", "name", q->t->name.p,
+		json_array_append_new(list, json_pack("{s:s%, s:s, s:s, s:I, s:I, s:b, s:o, s:o}", "name", q->t->name.p,
 			q->t->name.len, "from", sits_dtype_info(q->t->type)->name, "to", sits_dtype_info(q->type)->name,
 			"bytes_in", (json_int_t)q->t->bytes, "bytes_out", (json_int_t)q->bytes, "fallback", q->fallback,
-			"error", relative(q->err2, q->x2), "max_error", q->max_err));
+			"error", tool_json_real(relative(q->err2, q->x2)), "max_error", tool_json_real(q->max_err)));
 	}
 	return list;
 }
@@ -143,9 +143,9 @@ static json_t *layers_json(const struct quant_plan *plan)
 
 	for (l = 0; l <= nr; l++)
 		if (sum_layer(plan, l, &p))
-			json_array_append_new(list, json_pack("{s:i, s:I, s:I, s:f}", "layer", (int)l, "bytes_in",
+			json_array_append_new(list, json_pack("{s:i, s:I, s:I, s:o}", "layer", (int)l, "bytes_in",
 				(json_int_t)p.bytes_in, "bytes_out", (json_int_t)p.bytes_out, "error",
-				relative(p.err2, p.x2)));
+				tool_json_real(relative(p.err2, p.x2))));
 	return list;
 }
 
@@ -155,9 +155,9 @@ static json_t *awq_json(const struct awq *a)
 	uint32_t i;
 
 	for (i = 0; i < a->nr; i++)
-		json_array_append_new(list, json_pack("{s:i, s:f, s:f, s:f, s:f}", "layer", (int)a->layer[i].layer, "gate_up",
-			a->layer[i].gate_up, "gate_up_plain", a->layer[i].gate_up_plain, "down", a->layer[i].down,
-			"down_plain", a->layer[i].down_plain));
+		json_array_append_new(list, json_pack("{s:i, s:o, s:o, s:o, s:o}", "layer", (int)a->layer[i].layer, "gate_up",
+			tool_json_real(a->layer[i].gate_up), "gate_up_plain", tool_json_real(a->layer[i].gate_up_plain), "down",
+			tool_json_real(a->layer[i].down), "down_plain", tool_json_real(a->layer[i].down_plain)));
 	return list;
 }
 
@@ -171,9 +171,9 @@ static void print_json(const struct report *r)
 	if (r->awq)
 		json_object_set_new(o, "awq", awq_json(r->awq));
 	if (b)
-		json_object_set_new(o, "perplexity", json_pack("{s:f, s:f, s:f, s:f, s:f, s:I}", "before", b->ppl,
-				    "before_stderr", b->err, "after", a->ppl, "after_stderr", a->err, "change",
-				    a->ppl / b->ppl - 1, "scored", (json_int_t)a->scored));
+		json_object_set_new(o, "perplexity", json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "before", tool_json_real(b->ppl),
+				    "before_stderr", tool_json_real(b->err), "after", tool_json_real(a->ppl), "after_stderr",
+				    tool_json_real(a->err), "change", tool_json_real(a->ppl / b->ppl - 1), "scored", (json_int_t)a->scored));
 	json_dumpf(o, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(o);

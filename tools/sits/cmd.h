@@ -111,6 +111,8 @@ struct json_t *tool_json_number(uint64_t v);
 
 /** tool_json_text() - @s, or null where it is no UTF-8. Return: a new reference. */
 struct json_t *tool_json_text(const char *s);
+/** tool_json_real() - @v, or null where it is not finite, which JSON has no number for. Return: a new reference. */
+struct json_t *tool_json_real(double v);
 
 /** tool_print_info() - What a sealed file says of itself, on stdout: as lines, or as a JSON object with "ok": true. */
 void tool_print_info(const char *path, const struct sits_sealed_info *info, bool json);

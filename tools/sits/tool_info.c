@@ -4,6 +4,7 @@
  */
 #include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "sits/sealed.h"
@@ -37,6 +38,11 @@ json_t *tool_json_text(const char *s)
 	json_t *v = json_string(s);
 
 	return v ? v : json_null();
+}
+
+json_t *tool_json_real(double v)
+{
+	return isfinite(v) ? json_real(v) : json_null();
 }
 
 const char *tool_key_id(const struct sits_key *key, char *text)
