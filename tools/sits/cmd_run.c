@@ -216,7 +216,7 @@ static int parse_options(struct run *r, int argc, char **argv)
 	struct sits_infer_request_hdr *h = sits_infer_builder_hdr(r->b);
 	struct options *o = &r->o;
 	const struct tool_opt opt[] = {
-		{ "system", 's', .text = &o->system },
+		{ "system", 's', .text = &o->system, .may_be_empty = true },
 		{ "raw", .flag = &o->raw },
 		{ "raw-special", .flag = &o->special },
 		{ "max-tokens", 'n', .u32 = &h->max_tokens },

@@ -92,6 +92,8 @@ static int take(const struct tool_cmdline *l, const struct tool_opt *o, const ch
 		*o->flag = true;
 	else if (o->bits)
 		*o->bits |= o->bit;
+	else if (o->text && !*text && !o->may_be_empty)	/* as operands, see tool_no_empty() */
+		return tool_usage(l->cmd, "--%s is empty", o->name);
 	else if (o->text)
 		*o->text = text;
 	else if (o->threads)

@@ -16,7 +16,8 @@ struct tool_opt {
 	char letter;			/* "-x" is the same; 0: none is */
 	bool *flag;			/* becomes true */
 	uint32_t *bits, bit;		/* @bit is set there */
-	const char **text;		/* the argument as it is; borrowed from argv */
+	const char **text;		/* the argument as it is, not empty; borrowed from argv */
+	bool may_be_empty;		/* ... or empty */
 	uint32_t *threads;		/* the argument by tool_threads() */
 	uint32_t *wait_s;		/* the argument by tool_wait() */
 	uint32_t *u32;			/* a whole number, by tool_parse_u64() */

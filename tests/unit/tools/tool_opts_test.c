@@ -23,7 +23,7 @@ static struct {
 	bool flag;
 	uint32_t bits, threads, wait_s, u32, from;
 	float f32;
-	const char *text, *taken;
+	const char *text, *taken, *words;
 	uint32_t given;
 	char said[2048];	/* on standard output and error */
 } got;
@@ -41,7 +41,7 @@ static const struct tool_opt opts[] = {
 	{ "flag", 'f', .flag = &got.flag }, { "one", .bits = &got.bits, .bit = 1 }, { "four", .bits = &got.bits, .bit = 4 },
 	{ "text", 't', .text = &got.text }, { "threads", .threads = &got.threads }, { "wait", .wait_s = &got.wait_s },
 	{ "u32", .u32 = &got.u32 }, { "f32", .f32 = &got.f32 }, { "word", .take = take_word },
-	{ "least", .from = &got.from, .min = 8 }, { 0 },
+	{ "least", .from = &got.from, .min = 8 }, { "words", .text = &got.words, .may_be_empty = true }, { 0 },
 };
 
 /* What goes to @fd from now on is in a file. Return: what it was. */
@@ -149,10 +149,19 @@ static void operands_are_counted(void **state)
 	assert_false(got.flag);
 }
 
+static void only_what_may_be_is_empty(void **state)
+{
+	assert_int_equal(parse("--words=", 0, NULL), -1);
+	assert_string_equal(got.words, "");
+	assert_int_equal(parse("--text=", 0, NULL), 2);
+	assert_null(got.text);
+}
+
 static void what_is_wrong_is_named(void **state)
 {
 	static const struct { const char *line, *words; } bad[] = {
 		{ "--nonsense", "unknown option '--nonsense'" }, { "-z", "unknown option '-z'" },
+		{ "--text=", "--text is empty" },
 		{ "--text", "option '--text' needs an argument" }, { "-t", "option '-t' needs an argument" },
 		{ "--flag=yes", "option '--flag=yes' takes no argument" }, { "--help=yes", "option '--help=yes' takes no argument" },
 		{ "--threads 0", "--threads '0' is not" }, { "--threads 257", "--threads '257' is not" },
@@ -186,6 +195,7 @@ int main(void)
 		cmocka_unit_test(letters_and_values_in_one_word),
 		cmocka_unit_test(help_is_printed_and_ends_it),
 		cmocka_unit_test(operands_are_counted),
+		cmocka_unit_test(only_what_may_be_is_empty),
 		cmocka_unit_test(what_is_wrong_is_named),
 		cmocka_unit_test(a_name_may_be_cut_where_it_stays_clear),
 	};
