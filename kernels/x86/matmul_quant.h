@@ -3,8 +3,8 @@
  * matmul_quant.h - template: quantised weights times 16-bit activations.
  *
  * The including file supplies the vector vocabulary, WFLIP_Q8, dot() (the integer part where few tokens
- * are computed), DIRECT (the most tokens whose sums stay in registers then) and, unless it wants the case
- * T = 1 alone (ONE_TOKEN), the tiles of many tokens; see there. Here is the tiling. Rows of weights are turned
+ * are computed), DIRECT (the most tokens whose sums stay in registers then), ABREAST (of how many the integer sums go side
+ * by side) and, unless it wants the case T = 1 alone (ONE_TOKEN), the tiles of many tokens; see there. Here is the tiling. Rows of weights are turned
  * so that a lane is a row (unpack.h); integer sums are exact and each lane's f32 sum takes groups in ascending
  * order, as quant.h lays down, so that every tile shape gives the same bits.
  *
@@ -26,6 +26,9 @@
 #ifdef ONE_TOKEN
 #define DIRECT 1
 #endif
+#ifndef ABREAST
+#define ABREAST 1
+#endif
 #define PACKED_AHEAD 4096	/* bytes of packed weights fetched ahead */
 
 /* off + the products of n dwords of weights and activations, from elements [i, i + 4 n) of the group. */
@@ -36,28 +39,79 @@ INLINE vi dot16(uint32_t type, const vi *w, const struct sits_q16 *x, int i, int
 	return dot(type, w, x->lo + i, n, vi_add(s, vi_set1(off)));
 }
 
+/* What the sums of a half of a group (i is 0 or 16), or of all of it, start from. */
+INLINE int32_t sum_start(uint32_t base, const struct sits_q16 *x, int i)
+{
+	return base == SITS_Q4_0 ? x->off8 : base == SITS_Q5_0 ? x->off16 : base == SITS_Q8_0 && WFLIP_Q8 != 0 ? x->off128 :
+	       base == SITS_Q6_K ? x->off32[i / 16] : 0;
+}
+
 /* Add one group of one token to acc. */
 TEMPLATE vf mac(uint32_t type, vf acc, const struct wgroup *w, const struct sits_q16 *x)
 {
 	uint32_t base = BASE(type);
 	vf d = v_set1(x->d);
-	int32_t off = 0;
 	vi s;
 
 	if (base == SITS_Q6_K) {
-		s = dot16(base, w->w, x, 0, 4, x->off32[0]);
+		s = dot16(base, w->w, x, 0, 4, sum_start(base, x, 0));
 		acc = v_fma(vi_to_f(s), v_mul(w->sc, d), acc);
-		s = dot16(base, w->w + 4, x, 16, 4, x->off32[1]);
+		s = dot16(base, w->w + 4, x, 16, 4, sum_start(base, x, 16));
 		return v_fma(vi_to_f(s), v_mul(w->mn, d), acc);
 	}
-	if (base == SITS_Q4_0)
-		off = x->off8;
-	else if (base == SITS_Q5_0)
-		off = x->off16;
-	else if (base == SITS_Q8_0 && WFLIP_Q8 != 0)
-		off = x->off128;
-	acc = v_fma(vi_to_f(dot16(base, w->w, x, 0, 8, off)), v_mul(w->sc, d), acc);
+	acc = v_fma(vi_to_f(dot16(base, w->w, x, 0, 8, sum_start(base, x, 0))), v_mul(w->sc, d), acc);
 	return type_has_min(base) ? v_fma(w->mn, v_set1(x->s), acc) : acc;
+}
+
+#if ABREAST > 1
+/* n dwords from element i of a group on, of nt tokens: their sums side by side, where one alone would wait for itself. */
+TEMPLATE void dots_abreast(uint32_t base, size_t nt, vf *acc, const struct wgroup *w, const struct sits_q16 *const *x, size_t g, int i,
+			   int n, vf sc)
+{
+	vi hi[ABREAST], lo[ABREAST];
+
+	UNROLL for (size_t t = 0; t < nt; t++) {
+		hi[t] = vi_zero();
+		lo[t] = vi_set1(sum_start(base, x[t] + g, i));
+	}
+	UNROLL for (int k = i; k < i + 4 * n; k += 4) {
+		UNROLL for (size_t t = 0; t < nt; t++) {
+			hi[t] = dot(base, &w->w[k / 4], x[t][g].hi + k, 1, hi[t]);
+			lo[t] = dot(base, &w->w[k / 4], x[t][g].lo + k, 1, lo[t]);
+		}
+	}
+	UNROLL for (size_t t = 0; t < nt; t++)
+		acc[t] = v_fma(vi_to_f(vi_add(vi_sll(hi[t], 7), lo[t])), v_mul(sc, v_set1(x[t][g].d)), acc[t]);
+}
+
+/* Group g of nt <= ABREAST tokens. */
+TEMPLATE void mac_abreast(uint32_t base, size_t nt, vf *acc, const struct wgroup *w, const struct sits_q16 *const *x, size_t g)
+{
+	if (base == SITS_Q6_K) {
+		dots_abreast(base, nt, acc, w, x, g, 0, 4, w->sc);
+		dots_abreast(base, nt, acc, w, x, g, 16, 4, w->mn);
+	} else {
+		dots_abreast(base, nt, acc, w, x, g, 0, 8, w->sc);
+	}
+	if (type_has_min(base)) {
+		UNROLL for (size_t t = 0; t < nt; t++)
+			acc[t] = v_fma(w->mn, v_set1(x[t][g].s), acc[t]);
+	}
+}
+#endif
+
+/* Add group g of nt tokens to their sums; nt is constant. */
+TEMPLATE void macs(uint32_t type, size_t nt, vf *acc, const struct wgroup *w, const struct sits_q16 *const *x, size_t g)
+{
+#if ABREAST > 1
+	_Static_assert(DIRECT <= 2 * ABREAST, "two parts");
+	mac_abreast(BASE(type), nt < ABREAST ? nt : ABREAST, acc, w, x, g);
+	if (nt > ABREAST)
+		mac_abreast(BASE(type), nt - ABREAST, acc + ABREAST, w, x + ABREAST, g);
+#else
+	UNROLL for (size_t t = 0; t < nt; t++)
+		acc[t] = mac(type, acc[t], w, x[t] + g);
+#endif
 }
 
 /* Cache lines of the next strip's weights that fall to one unit of this strip. */
@@ -100,8 +154,7 @@ TEMPLATE void tile_direct(const struct sits_matmul *mm, uint32_t type, const str
 		UNROLL for (size_t k = 0; k < run; k++) {
 			ahead = fetch_ahead(ahead, lines_ahead(type, 1));
 			run_step(type, src.rows, k, d, u);
-			UNROLL for (size_t i = 0; i < nt; i++)
-				acc[i] = mac(type, acc[i], u, x[i] + g + k);
+			macs(type, nt, acc, u, x, g + k);
 		}
 		rows_advance(&src.rows, run * unit_bytes(type));
 	}
@@ -109,10 +162,8 @@ TEMPLATE void tile_direct(const struct sits_matmul *mm, uint32_t type, const str
 		ahead = fetch_ahead(ahead, lines_ahead(type, 1));
 		unpack(type, &src, u);
 		src_next(type, &src);
-		for (size_t k = 0; k < unit; k++) {
-			UNROLL for (size_t i = 0; i < nt; i++)
-				acc[i] = mac(type, acc[i], &u[k], x[i] + g + k);
-		}
+		for (size_t k = 0; k < unit; k++)
+			macs(type, nt, acc, &u[k], x, g + k);
 	}
 	UNROLL for (size_t i = 0; i < nt; i++) {
 		if (t + i < mm->T)
@@ -126,7 +177,7 @@ TEMPLATE void tile_packed(const struct sits_matmul *mm, uint32_t type, const str
 	size_t groups = mm->K / SITS_QG, unit = unit_groups(type);
 	const struct sits_q16 *x[DIRECT] = { NULL };
 	struct wgroup u[UNIT_MAX];
-	vf acc[DIRECT][NV];
+	vf acc[NV][DIRECT];
 	struct src src[NV];
 	const uint8_t *ahead;
 
@@ -136,23 +187,21 @@ TEMPLATE void tile_packed(const struct sits_matmul *mm, uint32_t type, const str
 	UNROLL for (size_t i = 0; i < nt; i++) {
 		x[i] = token_x(mm, t + i);
 		UNROLL for (size_t v = 0; v < NV; v++)
-			acc[i][v] = v_zero();
+			acc[v][i] = v_zero();
 	}
 	for (size_t g = 0; g < groups; g += unit) {
 		UNROLL for (size_t v = 0; v < NV; v++) {
 			ahead = fetch_ahead(ahead, (v + 1) * unit_lines(type) / NV - v * unit_lines(type) / NV);
 			unpack(type, &src[v], u);
 			src_next(type, &src[v]);
-			for (size_t k = 0; k < unit; k++) {
-				UNROLL for (size_t i = 0; i < nt; i++)
-					acc[i][v] = mac(type, acc[i][v], &u[k], x[i] + g + k);
-			}
+			for (size_t k = 0; k < unit; k++)
+				macs(type, nt, acc[v], &u[k], x, g + k);
 		}
 	}
 	UNROLL for (size_t i = 0; i < nt; i++) {
 		UNROLL for (size_t v = 0; v < NV; v++) {
 			if (t + i < mm->T)
-				store_y(mm, s, v, t + i, acc[i][v]);
+				store_y(mm, s, v, t + i, acc[v][i]);
 		}
 	}
 }

@@ -28,6 +28,7 @@ INLINE vi dot(uint32_t type, const vi *w, const int8_t *x, int n, vi s)
 #define NARROW 0
 #define STRIPS_AHEAD 0
 #define DIRECT 8
+#define ABREAST 4
 
 #include "kernels/x86/unpack.h"
 
@@ -59,29 +60,39 @@ INLINE void xtile_set(uint32_t type, struct xtile *x, size_t i, const struct sit
 	x->off[i][1] = q->off32[1];
 }
 
-/* n dwords from dword j on: hi * 128 + lo. */
-INLINE vi tile_dot(const struct wtile *w, const struct xtile *x, size_t i, int j, int n, int32_t off)
+/*
+ * n dwords from dword j on, hi * 128 + lo, times sc and the tokens' scales. A sum waits five cycles for itself, and two could begin in each: the
+ * sums of all tokens go side by side, as written here. One after the other, they fill the processor's scheduler with what waits.
+ */
+TEMPLATE void tile_sums(size_t nt, vf acc[TILE][1], const struct wtile *w, const struct xtile *x, int j, int n, int half, vf sc)
 {
-	vi s = vi_sll(dot(0, w->g.w + j, x->hi[i] + 4 * j, n, vi_zero()), 7);
+	vi hi[TILE], lo[TILE];
 
-	return dot(0, w->g.w + j, x->lo[i] + 4 * j, n, vi_add(s, vi_set1(off)));
+	UNROLL for (size_t i = 0; i < nt; i++) {
+		hi[i] = vi_zero();
+		lo[i] = vi_set1(x->off[i][half]);
+	}
+	UNROLL for (int k = j; k < j + n; k++) {
+		UNROLL for (size_t i = 0; i < nt; i++) {
+			hi[i] = dot(0, &w->g.w[k], &x->hi[i][4 * k], 1, hi[i]);
+			lo[i] = dot(0, &w->g.w[k], &x->lo[i][4 * k], 1, lo[i]);
+		}
+	}
+	UNROLL for (size_t i = 0; i < nt; i++)
+		acc[i][0] = v_fma(vi_to_f(vi_add(vi_sll(hi[i], 7), lo[i])), v_mul(sc, v_set1(x->d[i])), acc[i][0]);
 }
 
 TEMPLATE void tile_mac(enum tile_kind kind, size_t nt, vf acc[TILE][1], const struct wtile *w, const struct xtile *x)
 {
-	UNROLL for (size_t i = 0; i < nt; i++) {
-		vf d = v_set1(x->d[i]);
-		vf a = acc[i][0];
-
-		if (kind == KIND_HALVES) {
-			a = v_fma(vi_to_f(tile_dot(w, x, i, 0, 4, x->off[i][0])), v_mul(w->g.sc, d), a);
-			a = v_fma(vi_to_f(tile_dot(w, x, i, 4, 4, x->off[i][1])), v_mul(w->g.mn, d), a);
-		} else {
-			a = v_fma(vi_to_f(tile_dot(w, x, i, 0, 8, x->off[i][0])), v_mul(w->g.sc, d), a);
-		}
-		if (kind == KIND_MIN)
-			a = v_fma(w->g.mn, v_set1(x->s[i]), a);
-		acc[i][0] = a;
+	if (kind == KIND_HALVES) {
+		tile_sums(nt, acc, w, x, 0, 4, 0, w->g.sc);
+		tile_sums(nt, acc, w, x, 4, 4, 1, w->g.mn);
+	} else {
+		tile_sums(nt, acc, w, x, 0, 8, 0, w->g.sc);
+	}
+	if (kind == KIND_MIN) {
+		UNROLL for (size_t i = 0; i < nt; i++)
+			acc[i][0] = v_fma(w->g.mn, v_set1(x->s[i]), acc[i][0]);
 	}
 }
 
