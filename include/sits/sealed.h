@@ -153,7 +153,7 @@ int sits_sealed_rekey(struct sits_ctx *ctx, const char *path, const struct sits_
  * sits_sealed_reseal() - Encrypt the file anew, with a fresh file key under @new_key, and replace it in one step.
  * @opts: threads, min_version and progress as for a load; NULL takes the defaults
  *
- * Reads and writes all of it; model id, version, chunk size, owner and mode stay, the digest is a new one.
+ * Reads and writes all of it; model id, version, chunk size, owner, mode and access control list stay, the digest is a new one.
  * Return: as sits_sealed_verify() and sits_seal(); suite 240 is refused, whatever the flags.
  */
 int sits_sealed_reseal(struct sits_ctx *ctx, const char *path, const struct sits_key *old_key,

@@ -1,8 +1,10 @@
 #!/usr/bin/env -S python3 -B
 # SPDX-License-Identifier: MIT
 """sits seal, inspect, verify and rekey with a directory: a safetensors model."""
+import ctypes
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -212,4 +214,36 @@ with Dir() as d:
     r = sits("verify", "--key", key, d / "many.sits")
     tap.check("many that seal the same at once do not hinder each other",
               not failed and r.rc == 0 and not [n for n in os.listdir(d.path) if ".sits-tmp." in n], (failed, r, os.listdir(d.path)))
+
+    # File systems where renaming has no flags.
+    class Filter(ctypes.Structure):
+        _fields_ = [("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint)]
+
+    class Program(ctypes.Structure):
+        _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.POINTER(Filter))]
+
+    def plain_renames():
+        RENAMEAT2, FLAGS, EINVAL = 316, 16 + 4 * 8, 22
+        steps = (Filter * 6)(Filter(0x20, 0, 0, 0), Filter(0x15, 0, 3, RENAMEAT2), Filter(0x20, 0, 0, FLAGS), Filter(0x15, 1, 0, 0),
+                             Filter(0x06, 0, 0, 0x50000 | EINVAL), Filter(0x06, 0, 0, 0x7fff0000))
+        prctl = ctypes.CDLL(None, use_errno=True).prctl
+        if prctl(38, 1, 0, 0, 0) or prctl(22, 2, ctypes.byref(Program(6, steps)), 0, 0):
+            raise OSError("no seccomp")
+
+    nfs = d / "nfs.sits"
+    names = ["no flags for renaming: a directory is sealed", "what is there is not replaced there", "but with --force",
+             "nothing is left beside it there"]
+    if platform.machine() != "x86_64":
+        for n in names:
+            tap.skip(n, "the filter is for x86-64")
+    else:
+        r = sits("seal", "--quiet", "--key", key, src, nfs, preexec_fn=plain_renames)
+        tap.check(names[0], r.rc == 0 and sits("verify", "--quiet", "--key", key, nfs).rc == 0, r)
+        before = sits("inspect", "--json", nfs).json["digest"]
+        r = sits("seal", "--quiet", "--key", key, src, nfs, preexec_fn=plain_renames)
+        tap.check(names[1], r.rc == 1 and "--force" in r.err and sits("inspect", "--json", nfs).json["digest"] == before, r)
+        r = sits("seal", "--quiet", "--force", "--key", key, src, nfs, preexec_fn=plain_renames)
+        tap.check(names[2], r.rc == 0 and sits("verify", "--quiet", "--key", key, nfs).rc == 0 and
+                  sits("inspect", "--json", nfs).json["digest"] != before, r)
+        tap.check(names[3], not [n for n in os.listdir(d.path) if ".sits-old." in n or ".sits-tmp." in n], os.listdir(d.path))
 tap.done()

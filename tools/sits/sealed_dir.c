@@ -26,8 +26,11 @@
 #include "tools/sits/tool_dir.h"
 
 #define TMP_MARK	".sits-tmp."
+#define OLD_MARK	".sits-old."
 #define TMP_X		"XXXXXX"
 #define TMP_RANDOM	(sizeof(TMP_X) - 1)
+/* What of OUTPUT's name goes in front of these, so that they still fit. */
+#define BASE_MAX	((int)(NAME_MAX - strlen(TMP_MARK TMP_X)))
 
 struct sealing {
 	const struct sealed_dir_args *a;
@@ -228,8 +231,7 @@ static int make_tmp(struct sealing *s)
 	cut_path(s->out, dir, base);
 	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
 		return because(s, s->out, -EINVAL, "OUTPUT has no name of its own");
-	/* So that what is behind it still fits. */
-	base[NAME_MAX - strlen(TMP_MARK TMP_X)] = '\0';
+	base[BASE_MAX] = '\0';
 	remove_stale(dir, base);
 	for (;;) {
 		errno = ENAMETOOLONG;
@@ -324,31 +326,80 @@ static void remove_replaced(const char *path)
 	close(fd);
 }
 
+/* NFS, FUSE and others have no such calls. */
+static bool is_unknown(int err)
+{
+	return err == EINVAL || err == ENOSYS;
+}
+
+/*
+ * Put it in the place of the one at OUTPUT in two steps. Between them nothing is there, and the old one has a name that nobody
+ * takes for a leftover. Return: 0, with the old one at s->tmp; -errno.
+ */
+static int replace_in_two(struct sealing *s, const char *dir, const char *base)
+{
+	char old[4096];
+	int err;
+
+	errno = ENAMETOOLONG;
+	if (snprintf(old, sizeof(old), "%s/%.*s" OLD_MARK TMP_X, dir, BASE_MAX, base) >= (int)sizeof(old) || !make_private_dir(old))
+		return -errno;
+	if (rename(s->out, old)) {
+		err = -errno;
+		rmdir(old);
+		return err;
+	}
+	if (rename(s->tmp, s->out)) {
+		err = -errno;
+		rename(old, s->out);
+		return err;
+	}
+	strcpy(s->tmp, old);
+	return 0;
+}
+
+/* Give it its name. Return: 0; 1 where another had that, and is at s->tmp now; -errno. */
+static int take_name(struct sealing *s, const char *dir, const char *base)
+{
+	int ret;
+
+	if (!renameat2(AT_FDCWD, s->tmp, AT_FDCWD, s->out, RENAME_NOREPLACE))
+		return 0;
+	/* Of what may be there, this replaces an empty directory at most. */
+	if (is_unknown(errno) && !rename(s->tmp, s->out))
+		return 0;
+	if (errno != EEXIST && errno != ENOTEMPTY)
+		return -errno;
+	if (!s->opts.force)
+		return -EEXIST;
+	if (!renameat2(AT_FDCWD, s->tmp, AT_FDCWD, s->out, RENAME_EXCHANGE))
+		return 1;
+	if (!is_unknown(errno))
+		return -errno;
+	ret = replace_in_two(s, dir, base);
+	return ret ? ret : 1;
+}
+
 /* Files and their names are on the disk before the directory gets its own name. */
 static int put_in_place(struct sealing *s)
 {
 	mode_t mask = umask(0);
 	char dir[4096], base[256];
-	bool replaced = false;
-	int fd;
+	int fd, ret;
 
 	umask(mask);
 	if (fchmod(s->tmp_fd, 0777 & ~mask) || fsync(s->tmp_fd))
 		return failed(s, s->tmp, -errno);
-	if (renameat2(AT_FDCWD, s->tmp, AT_FDCWD, s->out, RENAME_NOREPLACE)) {
-		if (errno != EEXIST || !s->opts.force)
-			return failed(s, s->out, -errno);
-		if (renameat2(AT_FDCWD, s->tmp, AT_FDCWD, s->out, RENAME_EXCHANGE))
-			return failed(s, s->out, -errno);
-		replaced = true;
-	}
 	cut_path(s->out, dir, base);
+	ret = take_name(s, dir, base);
+	if (ret < 0)
+		return failed(s, s->out, ret);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0) {
 		fsync(fd);
 		close(fd);
 	}
-	if (replaced)
+	if (ret)
 		remove_replaced(s->tmp);
 	s->tmp[0] = '\0';
 	return 0;
