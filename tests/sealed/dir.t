@@ -86,6 +86,19 @@ with Dir() as d:
               r.rc == 1 and "seal the directory again" in r.err and sits("verify", "--key", key2, old).rc == 0, r)
     (d / "link.sits").unlink()
 
+    # One that is being sealed: a file that changes there would not be the one that its manifest is to name.
+    (d / "store" / "new.sits.sits-tmp.aB3dE6").mkdir(parents=True)
+    (d / "store" / "new.sits.sits-tmp.mine").mkdir()
+    for name in ("new.sits.sits-tmp.aB3dE6", "new.sits.sits-tmp.mine"):
+        shutil.copy(old / "config.json.sits", d / "store" / name)
+    making = (d / "store" / "new.sits.sits-tmp.aB3dE6" / "config.json.sits").read_bytes()
+    r = sits("rekey", "--reseal", "--key", key2, "--new-key", key, d / "store")
+    tap.check("a directory that is being sealed is left alone", r.rc == 0 and "1 resealed" in r.out and
+              (d / "store" / "new.sits.sits-tmp.aB3dE6" / "config.json.sits").read_bytes() == making, r)
+    r = sits("rekey", "--reseal", "--key", key2, "--new-key", key, d / "store" / "new.sits.sits-tmp.aB3dE6")
+    tap.check("unless it is named", r.rc == 0 and "1 resealed" in r.out, r)
+    shutil.rmtree(d / "store")
+
     # The index says which files the weights are in; others beside them are another form of the same.
     for n in ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "consolidated.safetensors"):
         (src / n).write_bytes(os.urandom(5000))

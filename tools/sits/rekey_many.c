@@ -21,6 +21,7 @@
 #include "sits/context.h"
 #include "sits/rekey.h"
 #include "tools/sits/cmd.h"
+#include "tools/sits/sealed_dir.h"
 
 #define SUFFIX		".sits"
 #define ROUNDS_MAX	100
@@ -108,7 +109,7 @@ static void failed_entry(struct rekey_many *m, const FTSENT *e)
 		failed(m, e->fts_path, -e->fts_errno);
 }
 
-/* Every *.sits below @dir; symbolic links are not followed there. @again: failures were told. Return: 0; -ENOMEM. */
+/* Every *.sits below @dir; symbolic links, and directories that are being sealed, are not followed there. @again: failures were told. Return: 0; -ENOMEM. */
 static int add_below(struct rekey_many *m, struct list *l, char *dir, bool again)
 {
 	char *const roots[] = { dir, NULL };
@@ -122,6 +123,11 @@ static int add_below(struct rekey_many *m, struct list *l, char *dir, bool again
 		return -errno;
 	while (!ret && (e = fts_read(fts))) {
 		switch (e->fts_info) {
+		case FTS_D:
+			/* A model that is being sealed is none yet; what it will be, its writer knows. */
+			if (e->fts_level > FTS_ROOTLEVEL && sealed_dir_is_tmp(e->fts_name))
+				fts_set(fts, e, FTS_SKIP);
+			break;
 		case FTS_F:
 			if (is_sealed_name(e))
 				ret = add(l, e->fts_path);

@@ -185,6 +185,13 @@ static void cut_path(const char *path, char dir[4096], char base[256])
 	snprintf(dir, 4096, "%.*s", slash == path ? 1 : (int)(slash - path), slash == path ? "." : path);
 }
 
+bool sealed_dir_is_tmp(const char *name)
+{
+	size_t len = strlen(name), tail = strlen(TMP_MARK TMP_X);
+
+	return len > tail && !strncmp(name + len - tail, TMP_MARK, strlen(TMP_MARK)) && !strchr(name + len - TMP_RANDOM, '.');
+}
+
 /* What killed writers left: nobody holds the lock on it any more. */
 static void remove_stale(const char *dir, const char *base)
 {

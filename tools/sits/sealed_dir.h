@@ -27,6 +27,9 @@ struct sealed_dir_args {
 int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *in,
 		    const char *out, const struct sits_seal_opts *opts);
 
+/** sealed_dir_is_tmp() - Is it the name of one that is being sealed, or that a killed writer left? */
+bool sealed_dir_is_tmp(const char *name);
+
 /** sealed_dir_inspect() - The headers of all files in it. @key: may be NULL. Return: the exit status. */
 int sealed_dir_inspect(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *path);
 
