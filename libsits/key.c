@@ -190,6 +190,7 @@ int sits_key_open_at(struct sits_ctx *ctx, const struct sits_key_source *src, co
 	}
 	if (!key->in_kernel)
 		sits_sealed_key_id(key->raw, key->id);
+	key->is_here = true;
 	*out = key;
 	return 0;
 }
@@ -249,6 +250,7 @@ int sits_key_import(struct sits_ctx *ctx, int fd, struct sits_key **out)
 	else
 		ret = parse_imported(ctx, t, key);
 	sits_secret_free(t, sizeof(*t));
+	key->is_here = !ret;
 	if (ret)
 		sits_secret_free(key, sizeof(*key));
 	else
@@ -266,8 +268,20 @@ void sits_key_id(const struct sits_key *key, uint8_t *id)
 	memcpy(id, key->id, sizeof(key->id));
 }
 
+int sits_key_check_here(struct sits_ctx *ctx, const struct sits_key *key)
+{
+	if (key->is_here)
+		return 0;
+	sits_log(ctx, SITS_LOG_ERR, "the key was opened before fork(), and a child has nothing of it: open it again there");
+	return -ESTALE;
+}
+
 int sits_key_need_bytes(struct sits_ctx *ctx, const struct sits_key *key, const char *what)
 {
+	int ret = sits_key_check_here(ctx, key);
+
+	if (ret)
+		return ret;
 	if (!key->in_kernel)
 		return 0;
 	sits_log(ctx, SITS_LOG_ERR, "key %s: is of type logon, whose bytes only the kernel has: it can load into regions of the kernel provider; %s needs the key in a file, or in the keyring with type user",

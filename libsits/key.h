@@ -16,16 +16,21 @@ struct sits_ctx;
 
 /*
  * Lives in a page of secret memory, made by sits_key_open(), freed by sits_key_close(); constant in between.
+ * @is_here: true; false in a forked child, which has zeros here: a key of zeros, that is, which must not be used
  * @in_kernel: a key of type logon, which only the kernel can use: @desc names it, @raw and @id are zeros
  */
 struct sits_key {
 	u8 raw[SITS_SM4_KEY_LEN];
 	u8 id[SITS_KEY_ID_LEN];
-	bool in_kernel;
+	bool is_here, in_kernel;
 	char desc[SITS_KEYDESC_MAX];
 };
 
-/** sits_key_need_bytes() - -EOPNOTSUPP and an ERR line where only the kernel has them. @what: that needs them. */
+/** sits_key_check_here() - -ESTALE and an ERR line in a child that was forked after the key was opened. */
+int sits_key_check_here(struct sits_ctx *ctx, const struct sits_key *key);
+
+/** sits_key_need_bytes() - -EOPNOTSUPP and an ERR line where only the kernel has them, -ESTALE where only the parent has, before a
+ * fork. @what: that needs them. */
 int sits_key_need_bytes(struct sits_ctx *ctx, const struct sits_key *key, const char *what);
 
 /* A key that the calling thread has lent to the kernel; lives on a stack, holds no secret. */
@@ -39,7 +44,7 @@ struct sits_lent_key {
  * @lent: out: taken back by the same thread, with sits_key_take_back()
  *
  * One that has bytes is put there under a random name; one that is in the kernel is linked to.
- * Return: 0; -ENOKEY; -errno; logged.
+ * Return: 0; -ENOKEY; -ESTALE in a forked child; -errno; logged.
  */
 int sits_key_lend(struct sits_ctx *ctx, const struct sits_key *key, struct sits_lent_key *lent);
 void sits_key_take_back(const struct sits_key *key, const struct sits_lent_key *lent);

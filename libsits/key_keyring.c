@@ -241,6 +241,10 @@ static int lend_named(struct sits_ctx *ctx, const struct sits_key *key, struct s
 
 int sits_key_lend(struct sits_ctx *ctx, const struct sits_key *key, struct sits_lent_key *lent)
 {
+	int ret = sits_key_check_here(ctx, key);
+
+	if (ret)
+		return ret;
 	return key->in_kernel ? lend_named(ctx, key, lent) : lend_bytes(ctx, key, lent);
 }
 

@@ -31,6 +31,15 @@ static int teardown(void **state)
 	return dir_teardown(state);
 }
 
+/* A forked child has nothing of a key that its parent opened, and opens its own. Not closed: it ends at once. */
+static int open_own_key(void)
+{
+	char spec[300];
+
+	snprintf(spec, sizeof(spec), "file:%s", in_dir("kek"));
+	return sits_key_open(ctx, spec, &key);
+}
+
 static struct sits_seal_opts seal_opts(uint32_t chunk_bytes)
 {
 	struct sits_seal_opts o = { .size = sizeof(o), .chunk_bytes = chunk_bytes, .threads = 2 };
@@ -403,10 +412,10 @@ static void limit_on_file_sizes(void **state)
 		struct rlimit lim = { 50000, 50000 };
 		int ret;
 
-		/* A forked child's keys are zeros, by design; that does not matter here. */
 		setrlimit(RLIMIT_FSIZE, &lim);
+		ret = open_own_key();
 		log_clear();
-		ret = sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o);
+		ret = ret ? ret : sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o);
 		_exit(ret == -EFBIG && strstr(test_log, "ulimit -f") ? 0 : 1);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -444,6 +453,8 @@ static int work_without_threads(void)
 	alarm(60);
 	if (fork() != -1)
 		return 77;
+	if (open_own_key())
+		return 1;
 	o.progress = slow_stop_in_the_middle;
 	o.progress_arg = &nr_between;
 	if (sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) != -ECANCELED || nr_between != 2)
@@ -490,7 +501,7 @@ static int work_without(unsigned int nr)
 	    syscall(nr, -1, 0, 0, 0, 0, 0) != -1 || errno != EPERM)
 		return 77;
 	alarm(60);	/* a hang is a failure */
-	return sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) ||
+	return open_own_key() || sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) ||
 	       sits_sealed_verify(ctx, in_dir("out"), key, NULL, NULL) ? 1 : 0;
 }
 
@@ -691,6 +702,55 @@ static void resealing(void **state)
 	sits_key_close(next);
 }
 
+/* Zeros would do as a key, and everybody knows them: nothing is sealed, opened or kept under what a fork left of one. */
+static int use_inherited_key(void)
+{
+	struct sits_sealed_info info;
+	struct sits_key *own = key;
+	char spec[300];
+
+	log_clear();
+	if (sits_seal(ctx, in_dir("plain"), in_dir("out"), key, NULL) != -ESTALE || !strstr(test_log, "fork"))
+		return 1;
+	snprintf(spec, sizeof(spec), "file:%s", in_dir("saved"));
+	if (sits_key_save(ctx, key, spec) != -ESTALE || sits_key_install(ctx, key, "keyring:saved") != -ESTALE)
+		return 2;
+	if (sits_sealed_verify(ctx, in_dir("a.sits"), key, NULL, NULL) != -ESTALE ||
+	    sits_sealed_inspect(ctx, in_dir("a.sits"), key, &info) != -ESTALE)
+		return 3;
+	if (sits_weights_load(ctx, in_dir("a.sits"), make_region(8192), key, NULL, NULL) != -ESTALE)
+		return 4;
+	if (open_own_key())	/* into key */
+		return 5;
+	if (sits_sealed_rekey(ctx, in_dir("a.sits"), key, own) != -ESTALE || sits_sealed_rekey(ctx, in_dir("a.sits"), own, key) != -ESTALE ||
+	    sits_sealed_reseal(ctx, in_dir("a.sits"), key, own, NULL) != -ESTALE)
+		return 6;
+	return sits_sealed_verify(ctx, in_dir("a.sits"), key, NULL, NULL) ? 7 : 0;
+}
+
+static void forked_child_has_no_key(void **state)
+{
+	uint8_t *plain = make_plain(in_dir("plain"), 8192);
+	unsigned int files;
+	int status = 0;
+	pid_t pid;
+
+	assert_int_equal(sits_seal(ctx, in_dir("plain"), in_dir("a.sits"), key, NULL), 0);
+	files = count_files();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(use_inherited_key());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+	assert_int_equal(count_files(), files);
+	assert_int_equal(sits_sealed_verify(ctx, in_dir("a.sits"), key, NULL, NULL), 0);
+	unlink(in_dir("a.sits"));
+	unlink(in_dir("plain"));
+	free(plain);
+}
+
 static int add_one(void *arg, uint64_t off, uint8_t *buf, size_t len, uint64_t *bad)
 {
 	size_t i;
@@ -718,8 +778,8 @@ static int work_without_stdio(void)
 {
 	struct sits_open_opts oo = { .size = sizeof(oo), .provider = SITS_PROVIDER_USER, .log = print_line };
 	struct sits_seal_opts o = seal_opts(4096);
-	struct sits_key *k = NULL;
-	char spec[300];
+	struct sits_key *k = NULL, *other = NULL;
+	char spec[300], other_spec[300];
 	int ret;
 
 	close(STDIN_FILENO);
@@ -729,8 +789,13 @@ static int work_without_stdio(void)
 	ret = sits_open(&oo, &ctx);
 	ret = ret ? ret : sits_key_open(ctx, spec, &k);
 	ret = ret ? ret : sits_seal(ctx, in_dir("plain"), in_dir("a.sits"), k, &o);
-	/* Warns with the file open: it is under k already. The other key is one of zeros in a forked child. */
-	ret = ret ? ret : sits_sealed_rekey(ctx, in_dir("a.sits"), key, k);
+	/* Warns with the file open: it is under k already. */
+	snprintf(other_spec, sizeof(other_spec), "file:%s", in_dir("other"));
+	ret = ret ? ret : sits_key_create(ctx, other_spec);
+	ret = ret ? ret : sits_key_open(ctx, other_spec, &other);
+	ret = ret ? ret : sits_sealed_rekey(ctx, in_dir("a.sits"), other, k);
+	unlink(in_dir("other"));
+	sits_key_close(other);
 	sits_key_close(k);
 	return ret;
 }
@@ -875,6 +940,7 @@ int main(void)
 		cmocka_unit_test(resealing),
 		cmocka_unit_test(messages_never_go_into_files),
 		cmocka_unit_test(output_is_described),
+		cmocka_unit_test(forked_child_has_no_key),
 		cmocka_unit_test(pump),
 	};
 
