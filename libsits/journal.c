@@ -158,9 +158,13 @@ int sits_journal_remove(struct sits_ctx *ctx, const char *path)
 	int ret, fd;
 
 	ret = journal_path(path, name);
-	if (ret == -ENAMETOOLONG)
+	if (ret == -ENAMETOOLONG || ret == -ENOENT)
 		return 0;
-	if (!ret && unlink(name))
+	if (ret) {
+		sits_log(ctx, SITS_LOG_ERR, "%s: can't name the journal beside it, to remove it: %s", path, strerror(-ret));
+		return ret;
+	}
+	if (unlink(name))
 		ret = -errno;
 	if (ret == -ENOENT)
 		return 0;

@@ -195,12 +195,19 @@ static int check_input_ends(struct sealing *s)
 {
 	ssize_t n;
 	char more;
+	int ret;
 
 	do {
 		n = pread(s->in_fd, &more, 1, s->in_st.st_size);
 	} while (n < 0 && errno == EINTR);
 	if (!n)
 		return 0;
+	if (n < 0) {
+		ret = -errno;
+		sits_log(s->ctx, SITS_LOG_ERR, "%s: can't read at byte %" PRIu64 ": %s", s->in_path, (uint64_t)s->in_st.st_size,
+			 strerror(-ret));
+		return ret;
+	}
 	sits_log(s->ctx, SITS_LOG_ERR, "%s: states a size of %" PRIu64 " bytes but does not end there, as files of /proc or such: copy it, and seal the copy",
 		 s->in_path, (uint64_t)s->in_st.st_size);
 	return -EINVAL;

@@ -384,6 +384,12 @@ static void modes_of_journals(void **state)
 	}
 	umask(before);
 	unlink(in_dir("out"));
+	/* One that can't be named: nothing is said of a name that there is not. */
+	assert_int_equal(symlink("loop", in_dir("loop")), 0);
+	log_clear();
+	assert_int_equal(sits_journal_remove(ctx, in_dir("loop")), -ELOOP);
+	assert_logged("loop: can't name the journal beside it, to remove it: Too many levels");
+	unlink(in_dir("loop"));
 }
 
 /* acl(5) as the kernel has it: version 2; tag, permissions, id; the owner, user 1234, the group, the mask, others. */

@@ -424,6 +424,49 @@ static void limit_on_file_sizes(void **state)
 	free(plain);
 }
 
+/* A child where reading one byte, as is done at the end of an input, fails. */
+static int work_with_bad_end(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pread64, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(filter) / sizeof(filter[0]), filter };
+
+	if (open_own_key())
+		return 1;
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		return 77;
+	log_clear();
+	return sits_seal(ctx, in_dir("plain"), in_dir("out"), key, NULL) == -EIO && strstr(test_log, "can't read at byte 10000") ? 0 : 1;
+}
+
+static void end_that_cannot_be_read(void **state)
+{
+	uint8_t *plain = make_plain(in_dir("plain"), 10000);
+	unsigned int before = count_files();
+	int status;
+	pid_t pid;
+
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(work_with_bad_end());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(count_files(), before);
+	free(plain);
+	unlink(in_dir("plain"));
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
+		print_message("# seccomp can't be had\n");
+		skip();
+	}
+	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+}
+
 /* @arg: how often it was called between the beginning and the end; so slow that each time is one to be told. */
 static int slow_stop_in_the_middle(void *arg, uint64_t done, uint64_t total)
 {
@@ -934,6 +977,7 @@ int main(void)
 		cmocka_unit_test(limit_on_file_sizes),
 		cmocka_unit_test(without_io_uring),
 		cmocka_unit_test(without_threads),
+		cmocka_unit_test(end_that_cannot_be_read),
 		cmocka_unit_test(leftovers),
 		cmocka_unit_test(temporary_files),
 		cmocka_unit_test(longest_name),
