@@ -5,7 +5,7 @@
  * One JSON object a line, as tests/bench/run takes them. Weights are spread over more memory than the caches hold, as a
  * model's are. Limits are measured in the same run with the same threads, and ratio is the share of them:
  *
- *	read-bandwidth	plain reading of memory; bounds products of one token (gemv) and of many experts (moe)
+ *	read-bandwidth	reading memory and nothing else (read_mem.h); bounds products of one token (gemv) and of many experts (moe)
  *	multiply-peak	the backend's multiply-add on registers alone, no load: vpdpbusd (64 products of bytes), with AVX2
  *			vpmaddwd and vpaddd (16 products of 16 bits), for float types a vector FMA. Bounds products of many
  *			tokens (gemm). What counts are products executed: with vpdpbusd two for a weight and a 16-bit
@@ -32,6 +32,7 @@
 #endif
 
 #include "kernels/kernels.h"
+#include "tests/bench/read_mem.h"
 
 #define POOL_MIB 192		/* weights in use: well above a last-level cache */
 #define STREAM_BYTES (16u << 20)
@@ -63,6 +64,7 @@ static double now(void)
 struct job {
 	void (*run)(struct job *j, size_t part, size_t parts, size_t round);
 	size_t threads, rounds, done;
+	unsigned int way;	/* of read_mem() */
 	pthread_barrier_t barrier;
 	struct sits_matmul mm;
 	struct sits_matmul_group *group;	/* of a grouped product; a round's begin at (round % copies) * nr_groups */
@@ -130,17 +132,9 @@ static double measure(struct job *j)
 
 static void stream_run(struct job *j, size_t part, size_t parts, size_t round)
 {
-	size_t n = STREAM_BYTES / parts / 8;
-	const uint64_t *p = (const uint64_t *)(pool + round % ((pool_bytes + STREAM_BYTES - 1) / STREAM_BYTES) * STREAM_BYTES) + part * n;
-	uint64_t s[16] = { round };
+	size_t n = STREAM_BYTES / parts;
 
-	for (size_t i = 0; i + 16 <= n; i += 16) {
-		for (size_t k = 0; k < 16; k++)
-			s[k] ^= p[i + k];
-	}
-	for (size_t k = 1; k < 16; k++)
-		s[0] ^= s[k];
-	atomic_fetch_xor(&sink, s[0]);
+	atomic_fetch_xor(&sink, read_mem(pool + round % ((pool_bytes + STREAM_BYTES - 1) / STREAM_BYTES) * STREAM_BYTES + part * n, n, j->way));
 }
 
 static void matmul_run(struct job *j, size_t part, size_t parts, size_t round)
@@ -180,8 +174,10 @@ static double stream_limit(size_t threads)
 {
 	struct job j = { .run = stream_run, .threads = threads };
 
-	if (!read_gb_s[threads])
-		read_gb_s[threads] = STREAM_BYTES / measure(&j) * 1e-9;
+	if (!read_gb_s[threads]) {
+		for (; j.way < READ_WAYS; j.way++)
+			read_gb_s[threads] = fmax(read_gb_s[threads], STREAM_BYTES / measure(&j) * 1e-9);
+	}
 	return read_gb_s[threads];
 }
 
@@ -305,7 +301,7 @@ static void bench_matmul(const char *name, uint32_t type, size_t K, size_t N, si
 	else
 		printf("{\"name\": \"gem%s-%s-%zux%zu-t%zu-%zu", T == 1 ? "v" : "m", sits_dtype_info(type)->name, K, N, T, threads);
 	if (T == 1)
-		emit_end(bytes, "GB/s", threads, t * 1e6, stream_limit(threads), "plain read, GB/s");
+		emit_end(bytes, "GB/s", threads, t * 1e6, stream_limit(threads), "reading alone, GB/s");
 	else if (name)
 		emit_end(products / peak_limit(is_float(type) ? PEAK_FLOAT : PEAK_QUANT, threads), "of 1", threads, t * 1e6, 1,
 			 "multiply-adds on registers alone");
@@ -348,7 +344,7 @@ static void bench_moe(uint32_t type, size_t K, size_t N, size_t nr, size_t rows,
 	t = measure(&j);
 	bytes = (double)(j.matrix_bytes * nr) / t * 1e-9;
 	printf("{\"name\": \"moe-%s-%zux%zu-%zu-experts-of-%zu-rows-%zu", sits_dtype_info(type)->name, K, N, nr, rows, threads);
-	emit_end(bytes, "GB/s", threads, t * 1e6, stream_limit(threads), "plain read, GB/s");
+	emit_end(bytes, "GB/s", threads, t * 1e6, stream_limit(threads), "reading alone, GB/s");
 	free(j.group);
 	free(x_row);
 	free(y);
