@@ -86,6 +86,14 @@ with Dir() as d:
               r.rc == 1 and "seal the directory again" in r.err and sits("verify", "--key", key2, old).rc == 0, r)
     (d / "link.sits").unlink()
 
+    # Its name is the id of the model, made to fit where none is given.
+    for name, want in (("\u00e9" * 65, "\u00e9" * 63), ("a" + "\u00e9" * 65, "a" + "\u00e9" * 63), ("x\n\x1b\x7fy", "x___y")):
+        src.rename(d / name)
+        r = sits("seal", "--quiet", "--json", "--key", key, d / name, d / "named.sits")
+        tap.check(f"the name is made an id: {want[:4]!r}", r.rc == 0 and r.json["model_id"] == want, r)
+        (d / name).rename(src)
+        shutil.rmtree(d / "named.sits", ignore_errors=True)
+
     # One that is being sealed: a file that changes there would not be the one that its manifest is to name.
     (d / "store" / "new.sits.sits-tmp.aB3dE6").mkdir(parents=True)
     (d / "store" / "new.sits.sits-tmp.mine").mkdir()

@@ -458,6 +458,21 @@ static void print_dir(const struct sealed_dir_args *a, const char *path, const s
 		printf("contents        %s\n", contents);
 }
 
+/* A name as a model's id, as sits_seal() makes one of a file's: cut between characters, and without control characters. */
+static void make_id(char *name)
+{
+	size_t n = SITS_MODEL_ID_MAX - 1;
+
+	if (strlen(name) > n) {
+		for (; n > SITS_MODEL_ID_MAX - 5 && ((unsigned char)name[n] & 0xc0) == 0x80; n--)
+			;
+		name[n] = '\0';
+	}
+	for (; *name; name++)
+		if ((unsigned char)*name < 0x20 || *name == 0x7f)
+			*name = '_';
+}
+
 int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *in,
 		    const char *out, const struct sits_seal_opts *opts)
 {
@@ -470,7 +485,7 @@ int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const
 	if (!s.opts.model_id) {
 		/* "." has no name; where it leads has. */
 		cut_path(realpath(in, whole) ? whole : in, dir, base);
-		base[SITS_MODEL_ID_MAX - 1] = '\0';
+		make_id(base);
 		s.opts.model_id = base;
 	}
 	ret = list_files(&s);
