@@ -292,13 +292,13 @@ int sits_key_need_bytes(struct sits_ctx *ctx, const struct sits_key *key, const 
 int sits_key_create_at(struct sits_ctx *ctx, const struct sits_key_source *src, const char *name, int missing)
 {
 	struct sits_key_text *t;
-	void *mem;
+	struct sits_key *key;
 	int ret;
 
-	ret = sits_secret_alloc(ctx, sizeof(*t), &mem);
+	/* With as much memory as it takes to open it: no key is made that can't be used then, nor its id be told. */
+	ret = alloc_both(ctx, &key, &t);
 	if (ret)
 		return ret;
-	t = mem;
 	if (getrandom(t->raw, sizeof(t->raw), 0) != (ssize_t)sizeof(t->raw)) {
 		sits_log(ctx, SITS_LOG_ERR, "the kernel gave no random bytes for a key");
 		ret = -EIO;
@@ -307,6 +307,7 @@ int sits_key_create_at(struct sits_ctx *ctx, const struct sits_key_source *src, 
 		ret = src->create(ctx, name, missing, t->text, SITS_KEY_DIGITS);
 	}
 	sits_secret_free(t, sizeof(*t));
+	sits_secret_free(key, sizeof(*key));
 	return ret;
 }
 

@@ -3,6 +3,7 @@
 """Sealing, inspecting and verifying need the same memory for a file of any size, and say so where they do not get it."""
 import os
 import resource
+import subprocess
 
 from tap import SITS, Dir, Tap, sits
 
@@ -38,6 +39,17 @@ with Dir() as d:
     for what, small in sizes[16].items():
         tap.check(f"{what}: seven times the file, the same memory", sizes[112][what] < small + 2048, sizes)
         tap.check(f"{what}: under 32 MiB", sizes[112][what] < 32 << 10, sizes)
+    # A key that could be made, and not be opened then, is not made.
+    page = os.sysconf("SC_PAGESIZE")
+    limited = ["setpriv", "--bounding-set", "-ipc_lock"] if os.geteuid() == 0 else []
+    p = subprocess.run([*limited, SITS, "key", "new", f"file:{d / 'none.key'}"], capture_output=True, text=True,
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_MEMLOCK, (page, page)))
+    if limited and "setpriv" in p.stderr:
+        tap.skip("with little locked memory", f"root can't give up its right to it here: {p.stderr.strip()}")
+    else:
+        tap.check("with locked memory for half of the work, no key is made", p.returncode == 1 and "RLIMIT_MEMLOCK" in p.stderr and
+                  not (d / "none.key").exists(), p)
+
     # Where address space is short: fewer threads, and with room for none, words. Arenas of malloc() would take it at random.
     def short(mib, *args):
         return sits(*args, env={**os.environ, "GLIBC_TUNABLES": "glibc.malloc.arena_max=1"},
