@@ -20,7 +20,7 @@
  * keeps a loop a loop.
  */
 #if defined(SITS_KERNELS_PLAIN)
-#define TEMPLATE static __attribute__((noinline))
+#define TEMPLATE static __attribute__((noinline, unused))	/* as INLINE: not each file takes each of them */
 #define UNROLL
 #define ROLLED
 #elif defined(__clang__)
