@@ -25,6 +25,7 @@
 #define MAX_MODELS 64
 /* Of the largest logit of a position. Keys and values are kept in F16, which is most of it. */
 #define TOLERANCE 1e-3
+#define TOLERANCE_BF16 1e-2	/* avx512bf16 on BF16 weights, which rounds activations to 8 bits and is used by name only (docs/kernels.md) */
 /* Bytes are 16 times coarser than F16. Where that changes a choice of experts, the logits are others. */
 #define TOLERANCE_I8 0.03
 #define TOLERANCE_I8_MOE 0.3
@@ -287,6 +288,7 @@ static double run_kind(const struct sits_model *m, const struct sits_backend *be
 static void run_backend(const struct sits_model *m, const struct sits_backend *be, struct sits_threads *team,
 			struct run *r)
 {
+	const bool rounds = !strcmp(be->name, "avx512bf16") && strstr(r->e->name, "bf16");
 	size_t routed, misrouted;
 	double worst, bytes;
 
@@ -296,7 +298,7 @@ static void run_backend(const struct sits_model *m, const struct sits_backend *b
 	bytes = run_kind(m, be, team, SITS_KV_I8, r);
 	print_message("# %s: logits %.2g off, with KV in bytes %.2g; %zu of %zu choices of experts differ\n", r->where, worst,
 		      bytes, misrouted, routed);
-	if (!(worst <= TOLERANCE))
+	if (!(worst <= (rounds ? TOLERANCE_BF16 : TOLERANCE)))
 		fail_msg("%s: logits are %g of the largest off", r->where, worst);
 	if (!(bytes <= (r->e->layers ? TOLERANCE_I8_MOE : TOLERANCE_I8)))
 		fail_msg("%s: logits are %g of the largest off with keys and values in bytes", r->where, bytes);
