@@ -445,26 +445,39 @@ static int work_with_bad_end(void)
 	return sits_seal(ctx, in_dir("plain"), in_dir("out"), key, NULL) == -EIO && strstr(test_log, "can't read at byte 10000") ? 0 : 1;
 }
 
-static void end_that_cannot_be_read(void **state)
+/* Return: the wait status of a child that does @work; its exit status is 77 where seccomp can't be had. */
+static int in_child(int (*work)(void))
 {
-	uint8_t *plain = make_plain(in_dir("plain"), 10000);
-	unsigned int before = count_files();
+	pid_t pid = fork();
 	int status;
-	pid_t pid;
 
-	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid)
-		_exit(work_with_bad_end());
+		_exit(work());
 	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(count_files(), before);
-	free(plain);
-	unlink(in_dir("plain"));
+	return status;
+}
+
+static void check_child(int status)
+{
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
 		print_message("# seccomp can't be had\n");
 		skip();
 	}
 	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+}
+
+static void end_that_cannot_be_read(void **state)
+{
+	uint8_t *plain = make_plain(in_dir("plain"), 10000);
+	unsigned int before = count_files();
+	int status;
+
+	status = in_child(work_with_bad_end);
+	assert_int_equal(count_files(), before);
+	free(plain);
+	unlink(in_dir("plain"));
+	check_child(status);
 }
 
 /* @arg: how often it was called between the beginning and the end; so slow that each time is one to be told. */
@@ -511,21 +524,12 @@ static void without_threads(void **state)
 {
 	uint8_t *plain = make_plain(in_dir("plain"), 16 << 20);
 	int status;
-	pid_t pid;
 
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid)
-		_exit(work_without_threads());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	status = in_child(work_without_threads);
 	free(plain);
 	unlink(in_dir("plain"));
 	unlink(in_dir("out"));
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 77) {
-		print_message("# seccomp can't be had\n");
-		skip();
-	}
-	assert_true(WIFEXITED(status) && !WEXITSTATUS(status));
+	check_child(status);
 }
 
 /* The work of a child that may not call system call @nr. Return: its exit status; 77 where that can't be had. */
