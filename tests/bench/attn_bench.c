@@ -260,7 +260,7 @@ static const char *kind_name(const struct sits_kv_shape *s)
 /* limit: share of what the scarcer of memory and multiply-adds allows. */
 static void say(const char *name, const struct kv *c, double value, double limit, const char *peer)
 {
-	printf("{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"of 1\", \"ratio\": %.4f, \"peer\": \"%s\", \"limit\": %.4f, \"threads\": %zu, "
+	printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"of 1\", \"ratio\": %.6g, \"peer\": \"%s\", \"limit\": %.6g, \"threads\": %zu, "
 	       "\"isa\": \"%s\", \"kv\": \"%s%s\", \"H\": %zu, \"G\": %zu, \"Dk\": %zu, \"Dv\": %zu, \"streams\": %zu, \"context\": %zu, "
 	       "\"rows\": %zu, \"command\": \"tests/bench/attn_bench\"}\n", name, value, value, peer, limit, threads, be->name,
 	       kind_name(&c->shape), c->shape.v_in_k ? ", values in keys" : "", c->H, c->shape.G, c->shape.Dk, c->shape.Dv, c->nr_seq,
@@ -401,7 +401,7 @@ static void bench_pair(const char *name, void (*fused)(void), void (*apart)(void
 		a = fmin(a, best_of(fused, seconds / 20));
 		b = fmin(b, best_of(apart, seconds / 20));
 	}
-	printf("{\"name\": \"%s\", \"value\": %.3f, \"unit\": \"us\", \"ratio\": %.3f, \"peer\": \"%s\", \"threads\": 1, \"isa\": \"%s\", "
+	printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"us\", \"ratio\": %.6g, \"peer\": \"%s\", \"threads\": 1, \"isa\": \"%s\", "
 	       "\"command\": \"tests/bench/attn_bench\"}\n", name, a * 1e6, b / a, peer, be->name);
 	fflush(stdout);
 }

@@ -122,7 +122,7 @@ static void measure(struct sits_channel *ch, int sock)
 	}
 	a = median(ours);
 	b = median(bare);
-	printf("{\"name\": \"channel-roundtrip\", \"value\": %.3f, \"unit\": \"us\", \"peer\": \"socketpair echo between two threads, %.3f us\", \"ratio\": %.4f, \"threads\": 2, \"command\": \"make bench BENCH=channel\"}\n",
+	printf("{\"name\": \"channel-roundtrip\", \"value\": %.6g, \"unit\": \"us\", \"peer\": \"socketpair echo between two threads, %.3f us\", \"ratio\": %.6g, \"threads\": 2, \"command\": \"make bench BENCH=channel\"}\n",
 	       a, b, b / a);
 }
 

@@ -61,7 +61,7 @@ int main(void)
 {
 	double ours = rate(ours_sm3), theirs = rate(openssl_sm3);
 
-	printf("{\"name\": \"sm3\", \"value\": %.4f, \"unit\": \"GB/s\", \"peer\": \"OpenSSL %s\", \"ratio\": %.3f, "
+	printf("{\"name\": \"sm3\", \"value\": %.6g, \"unit\": \"GB/s\", \"peer\": \"OpenSSL %s\", \"ratio\": %.6g, "
 	       "\"threads\": 1, \"command\": \"crypto_bench\"}\n", ours, OpenSSL_version(OPENSSL_VERSION_STRING), ours / theirs);
 	return 0;
 }

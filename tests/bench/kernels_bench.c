@@ -161,9 +161,9 @@ static void attn_run(struct job *j, size_t part, size_t parts, size_t round)
 /* The rest of a line; @limit: 0, or what the value is a share of. */
 static void emit_end(double value, const char *unit, size_t threads, double us, double limit, const char *peer)
 {
-	printf("\", \"value\": %.4g, \"unit\": \"%s\", \"isa\": \"%s\", \"threads\": %zu, \"us\": %.1f", value, unit, be->name, threads, us);
+	printf("\", \"value\": %.4g, \"unit\": \"%s\", \"isa\": \"%s\", \"threads\": %zu, \"us\": %.6g", value, unit, be->name, threads, us);
 	if (limit > 0)
-		printf(", \"ratio\": %.4f, \"peer\": \"%s\"", value / limit, peer);
+		printf(", \"ratio\": %.6g, \"peer\": \"%s\"", value / limit, peer);
 	printf(", \"command\": \"make bench BENCH=kernels\"}\n");
 	fflush(stdout);
 }

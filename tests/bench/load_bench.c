@@ -143,7 +143,7 @@ static void prepare(const char *path, bool cached)
 
 static void share(const char *name, const char *what, double value)
 {
-	printf("{\"name\": \"%s-share-%s\", \"value\": %.4f, \"unit\": \"of 1\", \"command\": \"make bench BENCH=%s\"}\n", name, what,
+	printf("{\"name\": \"%s-share-%s\", \"value\": %.6g, \"unit\": \"of 1\", \"command\": \"make bench BENCH=%s\"}\n", name, what,
 	       value, name);
 	fflush(stdout);
 }
@@ -172,7 +172,7 @@ static void bench(const char *sealed, const struct sits_key *key, const char *pl
 	}
 	sealed_s = median(a, rounds);
 	plain_s = median(b, rounds);
-	printf("{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"GB/s\", \"peer\": \"plaintext load, %s, %.2f GB/s\", \"ratio\": %.4f, \"threads\": %d, \"command\": \"make bench BENCH=%s\"}\n",
+	printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"GB/s\", \"peer\": \"plaintext load, %s, %.2f GB/s\", \"ratio\": %.6g, \"threads\": %d, \"command\": \"make bench BENCH=%s\"}\n",
 	       name, (double)len / sealed_s * 1e-9, cached ? "page cache" : "O_DIRECT", (double)len / plain_s * 1e-9,
 	       sealed_s / plain_s, CPU_COUNT(&set), name);
 	share(name, "reads", median(read, rounds));

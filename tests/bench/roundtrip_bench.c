@@ -234,12 +234,12 @@ static void report(const struct way *w, const struct way *peer, const char *what
 {
 	double p50 = percentile(w, 0.5), p99 = percentile(w, 0.99);
 
-	printf("{\"name\": \"%s\", \"value\": %.2f, \"p99\": %.2f, \"unit\": \"us\", ", w->name, p50, p99);
+	printf("{\"name\": \"%s\", \"value\": %.6g, \"p99\": %.6g, \"unit\": \"us\", ", w->name, p50, p99);
 	if (peer)
-		printf("\"peer\": \"%s, %.2f us (p99 %.2f us)\", \"ratio\": %.4f, \"ratio_p99\": %.4f, ", what,
+		printf("\"peer\": \"%s, %.2f us (p99 %.2f us)\", \"ratio\": %.6g, \"ratio_p99\": %.6g, ", what,
 		       percentile(peer, 0.5), percentile(peer, 0.99), p50 / percentile(peer, 0.5),
 		       p99 / percentile(peer, 0.99));
-	printf("\"switches\": %.2f, \"threads\": 2, \"command\": \"make bench BENCH=roundtrip\"}\n",
+	printf("\"switches\": %.6g, \"threads\": 2, \"command\": \"make bench BENCH=roundtrip\"}\n",
 	       (double)w->switches / (double)w->nr);
 }
 

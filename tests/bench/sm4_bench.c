@@ -399,6 +399,8 @@ static double one_batch(struct op *op)
 	for (i = 0; i < op->batch; i++)
 		op->run(op, bench.dst, op->in_place ? bench.dst : bench.src, op->len);
 	t = (now() - t) / op->batch;
+	if (t <= 0)
+		t = 1e-9 / op->batch; /* a coarse clock has not moved: the rate stays finite */
 	if (!op->best || t < op->best)
 		op->best = t;
 	return t * op->batch;
@@ -430,12 +432,12 @@ static double rate(const struct op *op)
 
 static void print_op(const struct op *op)
 {
-	printf("{\"name\": \"%s\", \"value\": %.4f, \"unit\": \"GB/s\", ", op->name, rate(op) / 1e9);
+	printf("{\"name\": \"%s\", \"value\": %.6g, \"unit\": \"GB/s\", ", op->name, rate(op) / 1e9);
 	if (op->measure >= 0)
-		printf("\"peer\": \"%s\", \"ratio\": %.3f, ", op->peer, rate(op) / rate(&bench.ops[op->measure]));
+		printf("\"peer\": \"%s\", \"ratio\": %.6g, ", op->peer, rate(op) / rate(&bench.ops[op->measure]));
 	else
 		printf("\"peer\": null, \"ratio\": null, ");
-	printf("\"cycles_per_byte\": %.3f, \"bytes\": %zu, \"threads\": 1, \"command\": \"sm4_bench\"}\n",
+	printf("\"cycles_per_byte\": %.6g, \"bytes\": %zu, \"threads\": 1, \"command\": \"sm4_bench\"}\n",
 	       1 / (rate(op) * bench.cycle), op->len);
 	bench.nr_printed++;
 }
@@ -589,7 +591,7 @@ static void print_clock(const struct ours *best)
 {
 	if (!wanted("core-clock"))
 		return;
-	printf("{\"name\": \"core-clock\", \"value\": %.3f, \"unit\": \"GHz\", \"peer\": \"", 1e-9 / bench.cycle);
+	printf("{\"name\": \"core-clock\", \"value\": %.6g, \"unit\": \"GHz\", \"peer\": \"", 1e-9 / bench.cycle);
 	if (bench.tick)
 		printf("its time stamp counter, %.3f GHz; ", 1e-9 / bench.tick);
 	printf("best core here: %s\", \"ratio\": ", best->core->name);
