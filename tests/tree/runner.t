@@ -55,23 +55,23 @@ for script, words in {"echo 1..2; echo ok 1": "planned 2 tests, ran 1", "echo ok
     check(f"a program fails that does: {script}", rc == 1 and words in text, text)
 
 
-def alongside(says):
-    """Of two programs that wait for each other, with @says in their first lines: what tests/run says of them."""
+def alongside(says, patience):
+    """Of two programs that wait @patience seconds for each other, with @says in their first lines: what tests/run says of them."""
     with tempfile.TemporaryDirectory(prefix="sits-runner-") as tmp:
         paths = [os.path.join(tmp, f"fake{i}") for i in range(2)]
         for i, path in enumerate(paths):
             os.mkfifo(f"{path}.here")
             with open(path, "w") as f:
                 f.write(f"#!/bin/bash\n# {says}\necho 1..1\n"
-                        f"echo >{path}.here & timeout 2 cat {paths[1 - i]}.here && wait && echo ok 1\n")
+                        f"echo >{path}.here & timeout {patience} cat {paths[1 - i]}.here && wait && echo ok 1\n")
             os.chmod(path, 0o755)
         p = subprocess.run(["tests/run", "-o", tmp, *paths], capture_output=True, text=True)
         return p.returncode, p.stdout
 
 
-rc, text = alongside("side by side")
+rc, text = alongside("side by side", 60)
 check("scripts that say so run at the same time", rc == 0 and text.endswith("2 passed, 0 failed, 0 skipped\n"), text)
-rc, text = alongside("nothing of that kind")
+rc, text = alongside("nothing of that kind", 0.1)
 check("and others one after the other", rc == 1 and "2 passed" not in text, text)
 print(f"1..{len(results)}")
 sys.exit(not all(results))
