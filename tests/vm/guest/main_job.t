@@ -3,38 +3,13 @@
 # The main job inside the guest: a key, a model sealed, served, asked; for each provider in $SITS_TEST_PROVIDERS.
 # The model is tiny.gguf, which tests/vm/manifest.toml has made: random weights, so its answers are nonsense, and the same each time.
 . tests/vm/guest/lib.sh
+. tests/vm/guest/serve.sh
 
 dir=$(mktemp -d)
 trap 'kill $daemon 2>/dev/null; rm -rf "$dir"' EXIT
-sits=$BUILD/sits
-daemon=
 
 run() {
 	"$sits" run --run-dir "$dir/run" --provider "$provider" --quiet --ignore-eos "$@"
-}
-
-# Start sitsd and wait for its line of readiness, or for its end. $key: where the key is; $as: words before the command.
-start() {
-	cat >"$dir/sitsd.yaml" <<YAML
-provider: $provider
-run_dir: "$dir/run"
-state_dir: "$dir/state"
-model:
-  path: "$1"
-  key: "${key:-file:$dir/key}"
-memory:
-  require_locked: false
-YAML
-	mkfifo "$dir/ready"
-	$as "$BUILD/sitsd" --config "$dir/sitsd.yaml" --ready-fd 8 8>"$dir/ready" >"$dir/sitsd.log" 2>&1 &
-	daemon=$!
-	read -r line <"$dir/ready"
-	rm "$dir/ready"
-	[ "$line" = READY ]
-}
-
-stop() {
-	kill -TERM "$daemon" && wait "$daemon"
 }
 
 check "a key is made" '"$sits" key new "file:$dir/key"'
