@@ -6,15 +6,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "libsits/internal.h"
-
-#define ACL_BYTES_MAX 8192	/* a thousand entries: more than file systems other than XFS take */
 
 int sits_pread_all(int fd, void *buf, size_t len, uint64_t off)
 {
@@ -77,14 +77,23 @@ int sits_pwrite_all(int fd, const void *buf, size_t len, uint64_t off)
 static int copy_acl(int fd, int from)
 {
 	static const char name[] = "system.posix_acl_access";
-	char acl[ACL_BYTES_MAX];
-	ssize_t len = fgetxattr(from, name, acl, sizeof(acl));
-	int ret;
+	/* No call takes or gives more, whatever the file system: some keep an entry in a kibibyte, XFS and tmpfs thousands. */
+	char *acl = malloc(XATTR_SIZE_MAX);
+	ssize_t len;
+	int ret = 0;
 
-	if (len < 0 && errno != ENODATA)
-		return errno == ENOTSUP ? 0 : -errno;
-	ret = len < 0 ? fremovexattr(fd, name) : fsetxattr(fd, name, acl, (size_t)len, 0);
-	return ret && errno != ENODATA && errno != ENOTSUP ? -errno : 0;
+	if (!acl)
+		return -ENOMEM;
+	len = fgetxattr(from, name, acl, XATTR_SIZE_MAX);
+	if (len >= 0)
+		ret = fsetxattr(fd, name, acl, (size_t)len, 0);
+	else if (errno == ENODATA)
+		ret = fremovexattr(fd, name);
+	else
+		ret = -1;
+	ret = ret && errno != ENODATA && errno != ENOTSUP ? -errno : 0;
+	free(acl);
+	return ret;
 }
 
 int sits_copy_owner(int fd, int from, const struct stat *st, mode_t mask)

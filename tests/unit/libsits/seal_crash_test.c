@@ -6,6 +6,7 @@
  * After each death the files must be in a state that the documentation allows, and the next run must bring
  * them to the end and leave nothing behind. Half-written header pages, which no kill can make, are made by hand.
  */
+#include <linux/limits.h>
 #include <sys/file.h>
 #include <sys/xattr.h>
 
@@ -455,6 +456,48 @@ static void access_control_lists(void **state)
 	unlink(in_dir("out"));
 }
 
+/* The longest list that a call takes: XATTR_SIZE_MAX, linux/limits.h. */
+static void long_access_control_lists(void **state)
+{
+	const size_t nr = (XATTR_SIZE_MAX - 4) / 8, len = 4 + 8 * nr;
+	uint16_t *list = calloc(1, XATTR_SIZE_MAX), *got = malloc(XATTR_SIZE_MAX), *e = list + 2;
+	struct sits_journal j = { 0 };
+	char name[128];
+	uint32_t i, id;
+
+	assert_true(list && got);
+	list[0] = 2;
+	for (i = 0; i < nr; i++, e += 4) {
+		bool named = i && i < nr - 3;
+
+		id = named ? 1000 + i : ~0u;
+		e[0] = !i ? 0x01 : named ? 0x02 : i == nr - 3 ? 0x04 : i == nr - 2 ? 0x10 : 0x20;
+		e[1] = i && i < nr - 1 ? 4 : i ? 0 : 6;
+		memcpy(e + 2, &id, sizeof(id));
+	}
+	force = 1;
+	assert_int_equal(seal_again(old_key), 0);
+	snprintf(name, sizeof(name), "%s/.out.sits-rekey", test_dir);
+	if (setxattr(in_dir("out"), "system.posix_acl_access", list, len, 0)) {
+		print_message("# skip: the file system takes no access control list of %zu entries: %s\n", nr, strerror(errno));
+		unlink(in_dir("out"));
+		free(list);
+		free(got);
+		skip();
+	}
+	assert_int_equal(sits_journal_write(ctx, in_dir("out"), &j), 0);
+	assert_int_equal(getxattr(name, "system.posix_acl_access", got, XATTR_SIZE_MAX), len);
+	assert_memory_equal(got, list, len);
+	assert_int_equal(sits_journal_remove(ctx, in_dir("out")), 0);
+	assert_int_equal(sits_sealed_rekey(ctx, in_dir("out"), old_key, new_key), 0);
+	assert_int_equal(sits_sealed_reseal(ctx, in_dir("out"), new_key, old_key, NULL), 0);
+	assert_int_equal(getxattr(in_dir("out"), "system.posix_acl_access", got, XATTR_SIZE_MAX), len);
+	assert_memory_equal(got, list, len);
+	unlink(in_dir("out"));
+	free(list);
+	free(got);
+}
+
 /* A journal that does not belong here must change nothing. */
 static void foreign_journals(void **state)
 {
@@ -593,6 +636,7 @@ int main(void)
 		cmocka_unit_test(half_written_headers_and_other_keys),
 		cmocka_unit_test(modes_of_journals),
 		cmocka_unit_test(access_control_lists),
+		cmocka_unit_test(long_access_control_lists),
 		cmocka_unit_test(foreign_journals),
 		cmocka_unit_test(rekeying_refused),
 	};
