@@ -564,9 +564,9 @@ static int index_lines(const char *text, size_t len, struct line_index *ix, stru
 	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
 	while (!end && !ret) {
 		if (!yaml_parser_parse(&parser, &ev)) {
-			report(r, parser.problem_mark.line + 1, NULL, "not valid YAML: %s",
-			       parser.problem ? parser.problem : "out of memory");
-			ret = -EINVAL;
+			ret = parser.problem ? -EINVAL : -ENOMEM;
+			if (parser.problem)
+				report(r, parser.problem_mark.line + 1, NULL, "not valid YAML: %s", parser.problem);
 			break;
 		}
 		end = ev.type == YAML_STREAM_END_EVENT;
@@ -693,6 +693,12 @@ static void explain_cyaml(const struct cyaml_words *w, cyaml_err_t err, const st
 		report(r, line_of(ix, path), path[0] ? path : NULL, "%s", w->what[0] ? w->what : cyaml_strerror(err));
 }
 
+/* index_lines() has seen that the file is YAML: what libyaml can't do in libcyaml's pass over it is to get memory. It has no words for that. */
+static bool is_out_of_memory(cyaml_err_t err)
+{
+	return err == CYAML_ERR_OOM || err == CYAML_ERR_LIBYAML_PARSER_INIT || err == CYAML_ERR_LIBYAML_PARSER;
+}
+
 static void free_raw(struct raw *raw)
 {
 	for (size_t i = 0; raw && i < NR_KEYS; i++)
@@ -716,6 +722,8 @@ static int load_raw(const char *text, size_t len, const struct line_index *ix, s
 	build_schema(schema);
 	err = cyaml_load_data((const uint8_t *)text, len, &cfg, &schema->top, &data, NULL);
 	free(schema);
+	if (is_out_of_memory(err))
+		return -ENOMEM;
 	if (err != CYAML_OK) {
 		explain_cyaml(&words, err, ix, r);
 		return -EINVAL;
@@ -761,16 +769,16 @@ int sits_config_load_text(struct sits_config *c, const char *text, size_t len, c
 	char path[KEY_MAX];
 	int ret;
 
-	if (!ix)
-		return -ENOMEM;
-	ret = index_lines(text, len, ix, &r);
+	ret = ix ? index_lines(text, len, ix, &r) : -ENOMEM;
 	if (!ret)
 		ret = load_raw(text, len, ix, &r, &raw);
 	for (size_t i = 0; !ret && raw && i < NR_KEYS; i++)
-		if (raw->text[i])
-			set_value(c, &keys[i], raw->text[i], &r, line_of(ix, key_name(&keys[i], path, sizeof(path))));
+		if (raw->text[i] && set_value(c, &keys[i], raw->text[i], &r, line_of(ix, key_name(&keys[i], path, sizeof(path)))) == -ENOMEM)
+			ret = -ENOMEM;
 	free_raw(raw);
 	free(ix);
+	if (ret == -ENOMEM && !r.nr)
+		report(&r, 0, NULL, "out of memory");
 	return ret ? ret : r.nr ? -EINVAL : 0;
 }
 

@@ -70,7 +70,7 @@ void sits_config_fini(struct sits_config *c);
 /**
  * sits_config_load_file() - Read a file on top of what @c holds.
  * @report: called once for each error; may be NULL
- * Return: 0; -EINVAL after at least one report; -errno of reading the file, reported too. On failure
+ * Return: 0; -EINVAL after at least one report; -ENOMEM or -errno of reading the file, reported too. On failure
  * @c may hold some of the file's values: free it.
  */
 int sits_config_load_file(struct sits_config *c, const char *path, sits_config_report_fn report, void *arg);

@@ -17,6 +17,57 @@
 
 #define REPORTS_MAX 16
 
+/* Calls for memory from now on until one fails; those behind it fail too where @from_there is set. -1: none does. */
+static struct {
+	long left;
+	bool from_there, failed;
+} memory = { .left = -1 };
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MEMORY_FAILS false	/* they have functions of their own */
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MEMORY_FAILS false
+#endif
+#endif
+#ifndef MEMORY_FAILS
+#define MEMORY_FAILS true
+
+/* In the place of the C library's, for the libraries too. */
+__attribute__((visibility("default"))) void *malloc(size_t n);
+__attribute__((visibility("default"))) void *calloc(size_t nr, size_t n);
+__attribute__((visibility("default"))) void *realloc(void *p, size_t n);
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t nr, size_t n);
+void *__libc_realloc(void *p, size_t n);
+
+static bool fails(void)
+{
+	if (memory.left < 0 || memory.left--)
+		return false;
+	memory.failed = true;
+	if (memory.from_there)
+		memory.left = 0;
+	errno = ENOMEM;
+	return true;
+}
+
+void *malloc(size_t n)
+{
+	return fails() ? NULL : __libc_malloc(n);
+}
+
+void *calloc(size_t nr, size_t n)
+{
+	return fails() ? NULL : __libc_calloc(nr, n);
+}
+
+void *realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __libc_realloc(p, n);
+}
+#endif
+
 struct heard {
 	char line[REPORTS_MAX][1024];
 	size_t nr;
@@ -378,6 +429,39 @@ static void shipped_file_and_manual_have_every_key(void **state)
 	free(manual);
 }
 
+/* Whichever of its calls for memory fails, it is said that this is the reason, once, and nothing else. */
+static void want_of_memory_is_named(void **state)
+{
+	static const char text[] = "provider: user\nmodel:\n  path: /m\n  key: 'file:/k'\nqueue:\n  depth: 7\n";
+	struct sits_config c;
+	struct heard h;
+	int ret, from_there;
+	long n;
+
+	if (!MEMORY_FAILS) {
+		print_message("# skip: the sanitizers' memory can't be made to fail\n");
+		skip();
+	}
+	for (from_there = 0; from_there < 2; from_there++) {
+		for (n = 0;; n++) {
+			memset(&h, 0, sizeof(h));
+			assert_int_equal(sits_config_init(&c), 0);
+			memory.failed = false;
+			memory.from_there = from_there;
+			memory.left = n;
+			ret = sits_config_load_text(&c, text, strlen(text), "t.yaml", hear, &h);
+			memory.left = -1;
+			sits_config_fini(&c);
+			if (!memory.failed)
+				break;
+			if (ret != -ENOMEM || h.nr != 1 || !strstr(h.line[0], "out of memory"))
+				fail_msg("call %ld: %d, %zu lines: %s", n, ret, h.nr, h.line[0]);
+		}
+		assert_int_equal(ret, 0);
+		assert_true(n > 10);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -393,6 +477,7 @@ int main(void)
 		cmocka_unit_test(printed_form_loads_to_the_same),
 		cmocka_unit_test(reload_takes_what_it_may),
 		cmocka_unit_test(files_that_cannot_be_read_are_named),
+		cmocka_unit_test(want_of_memory_is_named),
 		cmocka_unit_test(shipped_file_and_manual_have_every_key),
 	};
 
