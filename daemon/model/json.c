@@ -69,9 +69,13 @@ int sits_json_parse(const char *file, const char *text, size_t len, const struct
 	if (values > limits->values)
 		return sits_diag_fail(diag, -EFBIG, "%.200s: %zu JSON values; at most %zu are read here", file, values,
 				      limits->values);
+	/* Of most of its calls for memory that fail jansson 2.14 says nothing, of others that the text is wrong there, or it leaves something out. */
+	errno = 0;
 	root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &err);
-	if (!root && json_error_code(&err) == json_error_out_of_memory)
+	if (errno == ENOMEM || (!root && !err.text[0])) {
+		json_decref(root);
 		return sits_diag_fail(diag, -ENOMEM, "%.200s: no memory for its JSON", file);
+	}
 	if (!root)
 		return sits_diag_fail(diag, -EBADMSG, "%.200s: line %d, column %d: %.150s", file, err.line, err.column, err.text);
 	if (!json_is_object(root)) {

@@ -29,7 +29,8 @@ struct sits_json_limits {
  * @text: @len: bytes, borrowed; need not end in NUL
  * @limits: borrowed
  * @out: an object; json_decref() is the caller's
- * Return: 0; -EBADMSG for what is no JSON object, has a key twice, text that is not UTF-8 or a NUL in a text; -EFBIG over a limit.
+ * Return: 0; -EBADMSG for what is no JSON object, has a key twice, text that is not UTF-8 or a NUL in a text; -EFBIG over a limit;
+ * -ENOMEM.
  */
 int sits_json_parse(const char *file, const char *text, size_t len, const struct sits_json_limits *limits, json_t **out,
 		    struct sits_diag *diag);
