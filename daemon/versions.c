@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ static int read_record(int dir_fd, const char *dir, json_t **out, struct sits_di
 {
 	int fd = openat(dir_fd, SITS_VERSIONS_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	json_error_t err;
+	bool no_memory;
 	struct stat st;
 	json_t *root;
 
@@ -45,8 +47,15 @@ static int read_record(int dir_fd, const char *dir, json_t **out, struct sits_di
 		close(fd);
 		return damaged(dir, "not a regular file of sensible size", diag);
 	}
+	/* jansson 2.14 takes want of memory for damage, or leaves something out. */
+	errno = 0;
 	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &err);
+	no_memory = errno == ENOMEM;
 	close(fd);
+	if (no_memory) {
+		json_decref(root);
+		return failed(dir, SITS_VERSIONS_FILE, -ENOMEM, diag);
+	}
 	if (!json_is_object(root)) {
 		json_decref(root);
 		return damaged(dir, root ? "not a JSON object" : "not valid JSON", diag);
@@ -117,6 +126,7 @@ static int write_record(int dir_fd, const char *dir, const json_t *root, struct 
 
 	if (fd < 0)
 		return failed(dir, TEMP_FILE, -errno, diag);
+	errno = 0;
 	if (json_dumpfd(root, fd, JSON_INDENT(2) | JSON_SORT_KEYS) || write(fd, "\n", 1) != 1 || fsync(fd))
 		ret = errno ? -errno : -EIO;
 	if (close(fd) && !ret)
@@ -128,11 +138,23 @@ static int write_record(int dir_fd, const char *dir, const json_t *root, struct 
 	return ret ? failed(dir, TEMP_FILE, ret, diag) : 0;
 }
 
+static int set_version(json_t *root, const char *dir, const char *model_id, uint64_t version, struct sits_diag *diag)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, version);
+	errno = 0;
+	if (!json_object_set_new(root, model_id, json_string(text)))
+		return 0;
+	if (errno == ENOMEM)
+		return failed(dir, SITS_VERSIONS_FILE, -ENOMEM, diag);
+	return sits_diag_fail(diag, -EINVAL, "model id can't be recorded: it is not UTF-8");
+}
+
 /* Read, compare and write under a lock: daemons of several run directories may share the state. */
 static int raise_locked(int dir_fd, const char *dir, const char *model_id, uint64_t version, struct sits_diag *diag)
 {
 	uint64_t recorded;
-	char text[24];
 	json_t *root;
 	int ret;
 
@@ -143,11 +165,9 @@ static int raise_locked(int dir_fd, const char *dir, const char *model_id, uint6
 	if (!ret && (!root || !json_object_get(root, model_id) || recorded < version)) {
 		if (!root)
 			root = json_object();
-		snprintf(text, sizeof(text), "%" PRIu64, version);
-		errno = 0;
-		ret = json_object_set_new(root, model_id, json_string(text)) ?
-		      sits_diag_fail(diag, -EINVAL, "model id can't be recorded: it is not UTF-8") :
-		      write_record(dir_fd, dir, root, diag);
+		ret = root ? set_version(root, dir, model_id, version, diag) : failed(dir, SITS_VERSIONS_FILE, -ENOMEM, diag);
+		if (!ret)
+			ret = write_record(dir_fd, dir, root, diag);
 	}
 	json_decref(root);
 	return ret;

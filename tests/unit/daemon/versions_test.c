@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 static char dir[] = "/tmp/sits-versions-XXXXXX";
 static char state[64], file[128];
@@ -53,6 +55,20 @@ static void raise_to(const char *id, uint64_t v)
 
 	if (sits_versions_raise(state, id, v, &diag))
 		fail_msg("%s", diag.msg);
+}
+
+/* Calls for memory of jansson from now on until one fails. -1: none does. */
+static long left = -1;
+static bool failed;
+
+static void *may_fail(size_t n)
+{
+	if (left >= 0 && !left--) {
+		failed = true;
+		errno = ENOMEM;
+		return NULL;
+	}
+	return malloc(n);
 }
 
 static void record_only_rises(void **unused)
@@ -111,6 +127,39 @@ static void damaged_record_is_refused_and_kept(void **unused)
 	unlink(file);
 }
 
+static void want_of_memory_is_no_damage(void **unused)
+{
+	struct sits_diag diag = { "" };
+	int ret, rise;
+	uint64_t v;
+	long n;
+
+	raise_to("a", 3);
+	raise_to("b", 5);
+	json_set_alloc_funcs(may_fail, free);
+	for (rise = 0; rise < 2; rise++) {
+		for (n = 0;; n++) {
+			failed = false;
+			diag.msg[0] = '\0';
+			left = n;
+			ret = rise ? sits_versions_raise(state, "c", 2, &diag) : sits_versions_get(state, "b", &v, &diag);
+			left = -1;
+			if (!failed)
+				break;
+			if (ret != -ENOMEM || !strstr(diag.msg, "Cannot allocate memory"))
+				fail_msg("call %ld: %d: %s", n, ret, diag.msg);
+			assert_int_equal(get("a"), 3);
+			assert_int_equal(get("b"), 5);
+			assert_int_equal(get("c"), 0);
+		}
+		assert_int_equal(ret, 0);
+		assert_true(rise || v == 5);
+	}
+	json_set_alloc_funcs(malloc, free);
+	assert_int_equal(get("c"), 2);
+	unlink(file);
+}
+
 static void places_that_cannot_hold_it_are_named(void **unused)
 {
 	struct sits_diag diag = { "" };
@@ -166,6 +215,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(record_only_rises),
 		cmocka_unit_test(damaged_record_is_refused_and_kept),
+		cmocka_unit_test(want_of_memory_is_no_damage),
 		cmocka_unit_test(places_that_cannot_hold_it_are_named),
 		cmocka_unit_test(writers_do_not_lose_entries),
 	};
