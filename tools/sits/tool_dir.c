@@ -72,22 +72,32 @@ static int read_index(struct list *l)
 	json_t *root, *v;
 	const char *key;
 	struct stat st;
+	int ret = 0;
 
 	if (tool_dir_join(path, l->dir, INDEX_NAME, "") || stat(path, &st))
 		return 0;
 	if (!S_ISREG(st.st_mode) || st.st_size > INDEX_MAX)
 		return because(l, path, -EFBIG, "is no file of sensible size");
+	errno = 0;
 	root = json_load_file(path, 0, &err);
+	/* Of what the text is not to blame for, jansson has no words, or wrong ones. */
+	if (errno == ENOMEM || (!root && json_error_code(&err) == json_error_cannot_open_file)) {
+		ret = -errno;
+		json_decref(root);
+		return failed(l, path, ret);
+	}
 	if (!json_is_object(json_object_get(root, "weight_map"))) {
 		json_decref(root);
 		return because(l, path, -EBADMSG, "is no JSON object with a weight_map");
 	}
 	l->index = json_object();
 	json_object_foreach(json_object_get(root, "weight_map"), key, v)
-		if (json_is_string(v))
-			json_object_set_new(l->index, json_string_value(v), json_true());
+		if (json_is_string(v) && json_object_set_new(l->index, json_string_value(v), json_true()))
+			ret = -ENOMEM;
 	json_decref(root);
-	return l->index ? 0 : failed(l, path, -ENOMEM);
+	if (!l->index)
+		ret = -ENOMEM;
+	return ret ? failed(l, path, ret) : 0;
 }
 
 static bool is_wanted(const struct list *l, const char *name)
@@ -199,11 +209,10 @@ int tool_dir_list(const char *dir, struct sits_manifest *m, void (*left_out)(voi
 	int ret;
 
 	*m = (struct sits_manifest){ 0 };
-	ret = read_index(&l);
-	if (ret)
-		return ret;
 	l.has_whole = !tool_dir_join(path, dir, WHOLE_NAME, "") && !access(path, F_OK);
-	ret = for_names(&l, look_at);
+	ret = read_index(&l);
+	if (!ret)
+		ret = for_names(&l, look_at);
 	if (!ret && (!has(m, "config.json") || !has(m, "tokenizer.json")))
 		ret = because(&l, dir, -ENOENT, NEEDS);
 	if (!ret)
