@@ -22,6 +22,12 @@ WARN := -Wall -Wextra -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes \
 CFLAGS ?= -O2 -g
 SITS_CFLAGS := -std=gnu11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -fno-strict-aliasing \
 	-fstack-protector-strong -I. -Iinclude -Iinclude/uapi -DSITS_VERSION='"$(VERSION)"' $(WARN)
+# What a function may have on the stack, which the user may limit (ulimit -s). Kernels and the graph run on threads that get one
+# of a mebibyte (daemon/engine/threads.h). Sanitizers take more, tests what they like.
+FRAME := $(if $(SAN),,-Wframe-larger-than=16384)
+$(O)/kernels/%.o: FRAME := $(if $(SAN),,-Wframe-larger-than=131072)
+$(O)/daemon/engine/graph%.o: FRAME := $(if $(SAN),,-Wframe-larger-than=131072)
+$(O)/tests/%.o: FRAME :=
 SITS_LDFLAGS := -Wl,-z,relro,-z,now -pthread
 ifdef SAN
 SITS_CFLAGS += -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
@@ -49,7 +55,7 @@ all: $(PROGRAMS)
 $(O)/%.o: %.c
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  CC    $(O)/$*.o")
-	$(Q)$(CC) $(CFLAGS) $(SITS_CFLAGS) $(OBJ_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(SITS_CFLAGS) $(FRAME) $(OBJ_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(O)/%.a:
 	@mkdir -p $(@D)

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "daemon/engine/threads.h"
 #include "daemon/model/model.h"
 #include "kernels/kernels.h"
 
@@ -110,9 +111,9 @@ static int start_thread(struct sits_prefetch *p)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&p->thread, NULL, work, p);
+	ret = sits_threads_start(&p->thread, work, p);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return -ret;
+	return ret;
 }
 
 int sits_prefetch_create(const struct sits_model *m, struct sits_prefetch **out)

@@ -139,6 +139,20 @@ static void *worker_main(void *p)
 	}
 }
 
+int sits_threads_start(pthread_t *thread, void *(*fn)(void *arg), void *arg)
+{
+	pthread_attr_t attr;
+	int err = pthread_attr_init(&attr);
+
+	if (err)
+		return -err;
+	err = pthread_attr_setstacksize(&attr, SITS_THREADS_STACK);
+	if (!err)
+		err = pthread_create(thread, &attr, fn, arg);
+	pthread_attr_destroy(&attr);
+	return -err;
+}
+
 /* The CPUs that this thread may run on; none where the system does not tell. */
 static void read_topology(struct sits_topology *topo)
 {
@@ -246,14 +260,14 @@ int sits_threads_create(uint32_t nr, int pin, struct sits_threads **out, struct 
 	for (i = 1; i < nr && !err; i++) {
 		t->worker[i].team = t;
 		t->worker[i].self = i;
-		err = pthread_create(&t->worker[i].thread, NULL, worker_main, &t->worker[i]);
+		err = sits_threads_start(&t->worker[i].thread, worker_main, &t->worker[i]);
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err) {
 		stop_workers(t, i - 1);
 		free(t->worker);
 		free(t);
-		return sits_diag_fail(diag, -err, "threads: starting number %u of %u: %s", i, nr, strerror(err));
+		return sits_diag_fail(diag, err, "threads: starting number %u of %u: %s", i, nr, strerror(-err));
 	}
 	if (pin)
 		pin_all(t);

@@ -19,6 +19,7 @@
 #ifndef SITS_ENGINE_THREADS_H
 #define SITS_ENGINE_THREADS_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,6 +29,16 @@
 struct sits_threads;
 
 #define SITS_THREADS_MAX 256
+
+/* The products of many rows have 90 KiB of tiles on the stack (kernels/x86/matmul_quant.h), sanitizers add to that. */
+#define SITS_THREADS_STACK (1u << 20)
+
+/**
+ * sits_threads_start() - pthread_create() with a stack of SITS_THREADS_STACK, whatever the limit (ulimit -s) is. Each thread that
+ * runs a team is one of these, as the team's own are.
+ * Return: 0; -EAGAIN, -ENOMEM where the system has no more threads, or no memory for the stack.
+ */
+int sits_threads_start(pthread_t *thread, void *(*fn)(void *arg), void *arg);
 
 /** sits_threads_usable() - Physical cores that this process may run on, bounded by the cgroup's CPU quota; >= 1. */
 uint32_t sits_threads_usable(void);
@@ -41,7 +52,7 @@ void sits_threads_plan(uint32_t nr, int pin, cpu_set_t *nodes);
 
 /**
  * sits_threads_create() - Start a team.
- * @nr: threads with the caller's one, 1 to SITS_THREADS_MAX; 0: sits_threads_usable()
+ * @nr: threads with the caller's one (see sits_threads_start()), 1 to SITS_THREADS_MAX; 0: sits_threads_usable()
  * @pin: bind each thread, the caller's too, to a CPU of its own in the order of topology.h, if there are enough
  * Return: 0; -EINVAL; -ENOMEM; -EAGAIN where the system has no more threads.
  */

@@ -15,10 +15,12 @@
 
 /* A CPU on its way to its place. */
 struct seat {
-	int cpu, node, core;
-	uint32_t smt;		/* CPUs of its core before it */
-	uint32_t rank;		/* CPUs of its node with its smt before it */
+	uint16_t cpu, node, core;	/* < CPU_SETSIZE */
+	uint16_t smt;			/* CPUs of its core before it */
+	uint16_t rank;			/* CPUs of its node with its smt before it */
 };
+
+_Static_assert(CPU_SETSIZE <= UINT16_MAX, "CPUs and nodes are numbers of 16 bits");
 
 static bool is_digit(char c)
 {
@@ -79,9 +81,9 @@ int sits_topology_parse(const char *text, size_t len, cpu_set_t *set)
 /* The list in the file @root/@name. Return: 0, or -errno and @set is unchanged. */
 static int read_list(const char *root, const char *name, cpu_set_t *set)
 {
-	char path[PATH_MAX], text[LIST_BYTES];
-	size_t len;
-	bool bad;
+	char path[PATH_MAX], *text;
+	size_t len = 0;
+	int ret;
 	FILE *f;
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", root, name) >= sizeof(path))
@@ -89,10 +91,17 @@ static int read_list(const char *root, const char *name, cpu_set_t *set)
 	f = fopen(path, "re");
 	if (!f)
 		return -errno;
-	len = fread(text, 1, sizeof(text), f);
-	bad = ferror(f) || len == sizeof(text);
+	text = malloc(LIST_BYTES);
+	ret = text ? 0 : -ENOMEM;
+	if (!ret)
+		len = fread(text, 1, LIST_BYTES, f);
+	if (!ret && (ferror(f) || len == LIST_BYTES))
+		ret = -EINVAL;
 	fclose(f);
-	return bad ? -EINVAL : sits_topology_parse(text, len, set);
+	if (!ret)
+		ret = sits_topology_parse(text, len, set);
+	free(text);
+	return ret;
 }
 
 /* The lowest CPU of @cpu's core, or @cpu itself where what is told of it does not hold it. */
@@ -117,7 +126,7 @@ static int core_of(const char *root, int cpu)
 }
 
 /* node_of[cpu] for all CPUs: the first node that claims it. */
-static void read_nodes(const char *root, int node_of[CPU_SETSIZE])
+static void read_nodes(const char *root, uint16_t node_of[CPU_SETSIZE])
 {
 	bool claimed[CPU_SETSIZE] = { false };
 	cpu_set_t nodes, cpus;
@@ -138,7 +147,7 @@ static void read_nodes(const char *root, int node_of[CPU_SETSIZE])
 			if (!CPU_ISSET(cpu, &cpus) || claimed[cpu])
 				continue;
 			claimed[cpu] = true;
-			node_of[cpu] = node;
+			node_of[cpu] = (uint16_t)node;
 		}
 	}
 }
@@ -168,10 +177,11 @@ static int by_place(const void *a, const void *b)
 
 void sits_topology_read(const char *root, const cpu_set_t *mask, struct sits_topology *out)
 {
-	int node_of[CPU_SETSIZE], cpu;
+	uint16_t node_of[CPU_SETSIZE];
 	struct seat seat[CPU_SETSIZE];
 	cpu_set_t online = *mask;
 	uint32_t i, nr = 0;
+	int cpu;
 
 	drop_offline(root, &online);
 	read_nodes(root, node_of);
@@ -180,7 +190,7 @@ void sits_topology_read(const char *root, const cpu_set_t *mask, struct sits_top
 
 		if (!CPU_ISSET(cpu, &online))
 			continue;
-		*s = (struct seat){ .cpu = cpu, .node = node_of[cpu], .core = core_of(root, cpu) };
+		*s = (struct seat){ .cpu = (uint16_t)cpu, .node = node_of[cpu], .core = (uint16_t)core_of(root, cpu) };
 		for (i = 0; i < nr; i++)
 			s->smt += seat[i].core == s->core;
 		for (i = 0; i < nr; i++)

@@ -15,6 +15,7 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include "daemon/engine/threads.h"
 #include "daemon/ingress/request.h"
 #include "daemon/log.h"
 #include "daemon/model/model.h"
@@ -723,10 +724,10 @@ int sits_ingress_start(struct sits_ingress *in, struct sits_loop *loop, struct s
 
 	in->loop = loop;
 	in->queue = queue;
-	ret = -pthread_create(&in->tokeniser, NULL, tokeniser_main, in);
+	ret = sits_threads_start(&in->tokeniser, tokeniser_main, in);
 	if (ret)
 		return ret;
-	ret = -pthread_create(&in->fetcher, NULL, fetcher_main, in);
+	ret = sits_threads_start(&in->fetcher, fetcher_main, in);
 	if (ret) {
 		pthread_mutex_lock(&in->lock);
 		atomic_store(&in->stop, true);

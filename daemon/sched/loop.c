@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/engine/threads.h"
 #include "sits/infer.h"
 
 struct sits_loop {
@@ -286,7 +287,7 @@ int sits_loop_create(const struct sits_gen_ops *ops, void *engine_arg, const str
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_cond_init(&l->wake, NULL);
 	pthread_cond_init(&l->ready, NULL);
-	ret = -pthread_create(&l->thread, NULL, loop_main, l);
+	ret = sits_threads_start(&l->thread, loop_main, l);
 	if (ret) {
 		sits_diag_fail(diag, ret, "the engine's thread can't be started: %s", strerror(-ret));
 		goto err_free;

@@ -32,6 +32,7 @@
 /* What of OUTPUT's name goes in front of these, so that they still fit. */
 #define BASE_MAX	((int)(NAME_MAX - strlen(TMP_MARK TMP_X)))
 
+/* Heap, for its paths: open_sealing() makes it, close_sealing() frees it. */
 struct sealing {
 	const struct sealed_dir_args *a;
 	struct sits_ctx *ctx;
@@ -41,10 +42,45 @@ struct sealing {
 	struct sits_manifest m;		/* names first, digests when they are known */
 	struct sits_sealed_info *info;	/* [m.nr + 1], the last of the manifest */
 	struct stat *before;		/* [m.nr], of the files before the first was sealed */
+	char dir[4096], base[256];	/* what @out is in, and its name there */
+	char id[256];			/* the model's, where none was given */
+	char file[4096], made[4096];	/* a file of @in, and what becomes of it */
 	char tmp[4096];			/* "": not made yet */
 	int tmp_fd;
 	int status;			/* of what failed */
 };
+
+/* Return: NULL where there is no memory; *status is told then. */
+static struct sealing *open_sealing(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *in,
+				    int *status)
+{
+	struct sealing *s = calloc(1, sizeof(*s));
+
+	if (!s) {
+		*status = tool_fail(a->cmd, in, -ENOMEM, a->json);
+		return NULL;
+	}
+	s->a = a;
+	s->ctx = ctx;
+	s->key = key;
+	s->in = in;
+	s->tmp_fd = -1;
+	return s;
+}
+
+/* Return: the exit status, @ret being the result. */
+static int close_sealing(struct sealing *s, int ret)
+{
+	int status = ret ? s->status : 0;
+
+	if (s->tmp_fd >= 0)
+		close(s->tmp_fd);
+	sits_manifest_fini(&s->m);
+	free(s->info);
+	free(s->before);
+	free(s);
+	return status;
+}
 
 static int failed(struct sealing *s, const char *what, int err)
 {
@@ -55,10 +91,10 @@ static int failed(struct sealing *s, const char *what, int err)
 /* Fail with words of our own; they follow the name of @what. */
 static int because(struct sealing *s, const char *what, int err, const char *words)
 {
-	char safe[4096], all[8192];
+	char all[4096 + 1024];
 
-	snprintf(all, sizeof(all), "%s: %s", tool_print_safe(what, safe, sizeof(safe)), words);
-	s->status = tool_fail_because(s->a->cmd, what, err, all, s->a->json);
+	snprintf(all, sizeof(all), "%s: %s", what, words);
+	s->status = tool_fail_because(s->a->cmd, what, err, tool_print_safe(all, all, sizeof(all)), s->a->json);
 	return err;
 }
 
@@ -81,13 +117,12 @@ static int list_files(struct sealing *s)
 	return ret ? because(s, why.path, ret, why.words) : 0;
 }
 
+/* Of @i, which s->file names then. */
 static int stat_file(struct sealing *s, size_t i, struct stat *st)
 {
-	char in[4096];
-
-	if (tool_dir_join(in, s->in, s->m.file[i].name, ""))
+	if (tool_dir_join(s->file, s->in, s->m.file[i].name, ""))
 		return failed(s, s->in, -ENAMETOOLONG);
-	return stat(in, st) ? failed(s, in, -errno) : 0;
+	return stat(s->file, st) ? failed(s, s->file, -errno) : 0;
 }
 
 static int remember_files(struct sealing *s)
@@ -106,7 +141,6 @@ static int remember_files(struct sealing *s)
 /* sits_seal() has seen that each stayed as it was while it was read; one that was written to before or after is of another model. */
 static int check_files(struct sealing *s)
 {
-	char in[4096];
 	struct stat now;
 	size_t i;
 	int ret;
@@ -120,8 +154,7 @@ static int check_files(struct sealing *s)
 		if (now.st_dev == was->st_dev && now.st_ino == was->st_ino && now.st_size == was->st_size &&
 		    !memcmp(&now.st_mtim, &was->st_mtim, sizeof(now.st_mtim)))
 			continue;
-		tool_dir_join(in, s->in, s->m.file[i].name, "");
-		return because(s, in, -ESTALE, "changed while the directory was being sealed: try again once nobody writes it");
+		return because(s, s->file, -ESTALE, "changed while the directory was being sealed: try again once nobody writes it");
 	}
 	return 0;
 }
@@ -228,21 +261,20 @@ static bool make_private_dir(char *path)
 
 static int make_tmp(struct sealing *s)
 {
-	char dir[4096], base[256];
 	struct stat st;
 
 	if (!lstat(s->out, &st) && !s->opts.force)
 		return because(s, s->out, -EEXIST, "OUTPUT exists; --force replaces a sealed directory");
 	if (!lstat(s->out, &st) && (!S_ISDIR(st.st_mode) || !is_sealed_dir(s->out)))
 		return because(s, s->out, -EEXIST, "OUTPUT is there and is no sealed directory, or has other files in it: it is not replaced");
-	cut_path(s->out, dir, base);
-	if (!*base || !strcmp(base, ".") || !strcmp(base, ".."))
+	cut_path(s->out, s->dir, s->base);
+	if (!*s->base || !strcmp(s->base, ".") || !strcmp(s->base, ".."))
 		return because(s, s->out, -EINVAL, "OUTPUT has no name of its own");
-	base[BASE_MAX] = '\0';
-	remove_stale(dir, base);
+	s->base[BASE_MAX] = '\0';
+	remove_stale(s->dir, s->base);
 	for (;;) {
 		errno = ENAMETOOLONG;
-		if (snprintf(s->tmp, sizeof(s->tmp), "%s/%s" TMP_MARK TMP_X, dir, base) >= (int)sizeof(s->tmp) || !make_private_dir(s->tmp)) {
+		if (snprintf(s->tmp, sizeof(s->tmp), "%s/%s" TMP_MARK TMP_X, s->dir, s->base) >= (int)sizeof(s->tmp) || !make_private_dir(s->tmp)) {
 			s->tmp[0] = '\0';
 			return failed(s, s->out, -errno);
 		}
@@ -261,7 +293,7 @@ static int make_tmp(struct sealing *s)
 
 static int seal_files(struct sealing *s)
 {
-	char in[4096], out[4096], label[300];
+	char label[300];
 	size_t i;
 	int ret;
 
@@ -274,11 +306,11 @@ static int seal_files(struct sealing *s)
 		snprintf(label, sizeof(label), "%s", name);
 		s->opts.progress_arg = label;
 		s->opts.info = &s->info[i];
-		if (tool_dir_join(in, s->in, name, "") || tool_dir_join(out, s->tmp, name, SITS_SEALED_SUFFIX))
+		if (tool_dir_join(s->file, s->in, name, "") || tool_dir_join(s->made, s->tmp, name, SITS_SEALED_SUFFIX))
 			return failed(s, s->in, -ENAMETOOLONG);
-		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
+		ret = sits_seal(s->ctx, s->file, s->made, s->key, &s->opts);
 		if (ret)
-			return failed(s, in, ret);
+			return failed(s, s->file, ret);
 		tool_progress_end();
 		s->m.file[i].bytes = s->info[i].plain_bytes;
 		memcpy(s->m.file[i].digest, s->info[i].digest, sizeof(s->m.file[i].digest));
@@ -288,12 +320,12 @@ static int seal_files(struct sealing *s)
 
 static int seal_manifest(struct sealing *s)
 {
-	char in[64], out[4096], *text = NULL;
+	char in[64], *text = NULL;
 	size_t len = 0;
 	int fd, ret;
 
 	ret = sits_manifest_write(&s->m, &text, &len);
-	if (ret || tool_dir_join(out, s->tmp, SITS_MANIFEST_FILE, ""))
+	if (ret || tool_dir_join(s->made, s->tmp, SITS_MANIFEST_FILE, ""))
 		return failed(s, s->in, ret ? ret : -ENAMETOOLONG);
 	fd = memfd_create("manifest", MFD_CLOEXEC);
 	if (fd < 0 || write(fd, text, len) != (ssize_t)len) {
@@ -301,7 +333,7 @@ static int seal_manifest(struct sealing *s)
 	} else {
 		snprintf(in, sizeof(in), "/proc/self/fd/%d", fd);
 		s->opts.info = &s->info[s->m.nr];
-		ret = sits_seal(s->ctx, in, out, s->key, &s->opts);
+		ret = sits_seal(s->ctx, in, s->made, s->key, &s->opts);
 		if (ret)
 			failed(s, SITS_MANIFEST_FILE, ret);
 	}
@@ -343,13 +375,13 @@ static bool is_unknown(int err)
  * Put it in the place of the one at OUTPUT in two steps. Between them nothing is there, and the old one has a name that nobody
  * takes for a leftover. Return: 0, with the old one at s->tmp; -errno.
  */
-static int replace_in_two(struct sealing *s, const char *dir, const char *base)
+static int replace_in_two(struct sealing *s)
 {
 	char old[4096];
 	int err;
 
 	errno = ENAMETOOLONG;
-	if (snprintf(old, sizeof(old), "%s/%.*s" OLD_MARK TMP_X, dir, BASE_MAX, base) >= (int)sizeof(old) || !make_private_dir(old))
+	if (snprintf(old, sizeof(old), "%s/%s" OLD_MARK TMP_X, s->dir, s->base) >= (int)sizeof(old) || !make_private_dir(old))
 		return -errno;
 	if (rename(s->out, old)) {
 		err = -errno;
@@ -366,7 +398,7 @@ static int replace_in_two(struct sealing *s, const char *dir, const char *base)
 }
 
 /* Give it its name. Return: 0; 1 where another had that, and is at s->tmp now; -errno. */
-static int take_name(struct sealing *s, const char *dir, const char *base)
+static int take_name(struct sealing *s)
 {
 	int ret;
 
@@ -383,7 +415,7 @@ static int take_name(struct sealing *s, const char *dir, const char *base)
 		return 1;
 	if (!is_unknown(errno))
 		return -errno;
-	ret = replace_in_two(s, dir, base);
+	ret = replace_in_two(s);
 	return ret ? ret : 1;
 }
 
@@ -391,17 +423,15 @@ static int take_name(struct sealing *s, const char *dir, const char *base)
 static int put_in_place(struct sealing *s)
 {
 	mode_t mask = umask(0);
-	char dir[4096], base[256];
 	int fd, ret;
 
 	umask(mask);
 	if (fchmod(s->tmp_fd, 0777 & ~mask) || fsync(s->tmp_fd))
 		return failed(s, s->tmp, -errno);
-	cut_path(s->out, dir, base);
-	ret = take_name(s, dir, base);
+	ret = take_name(s);
 	if (ret < 0)
 		return failed(s, s->out, ret);
-	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0) {
 		fsync(fd);
 		close(fd);
@@ -473,46 +503,51 @@ static void make_id(char *name)
 			*name = '_';
 }
 
+/* The name of @in, or, where it has none, as ".", of where it leads. */
+static void name_model(struct sealing *s)
+{
+	char *whole = realpath(s->in, NULL);
+
+	cut_path(whole ? whole : s->in, s->dir, s->id);
+	free(whole);
+	make_id(s->id);
+	s->opts.model_id = s->id;
+}
+
 int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *in,
 		    const char *out, const struct sits_seal_opts *opts)
 {
-	struct sealing s = { .a = a, .ctx = ctx, .key = key, .in = in, .out = out, .opts = *opts, .tmp_fd = -1 };
-	char dir[4096], base[256], whole[4096];
+	struct sealing *s;
 	int ret;
 
 	tool_catch_signals();
-	s.opts.force = opts->force;
-	if (!s.opts.model_id) {
-		/* "." has no name; where it leads has. */
-		cut_path(realpath(in, whole) ? whole : in, dir, base);
-		make_id(base);
-		s.opts.model_id = base;
-	}
-	ret = list_files(&s);
+	s = open_sealing(a, ctx, key, in, &ret);
+	if (!s)
+		return ret;
+	s->out = out;
+	s->opts = *opts;
+	if (!s->opts.model_id)
+		name_model(s);
+	ret = list_files(s);
 	if (!ret)
-		ret = remember_files(&s);
+		ret = remember_files(s);
 	if (!ret)
-		ret = make_tmp(&s);
-	s.opts.force = 0;	/* nothing is there */
+		ret = make_tmp(s);
+	s->opts.force = 0;	/* nothing is there */
 	if (!ret)
-		ret = seal_files(&s);
+		ret = seal_files(s);
 	if (!ret)
-		ret = check_files(&s);
+		ret = check_files(s);
 	if (!ret)
-		ret = seal_manifest(&s);
-	s.opts.force = opts->force;
+		ret = seal_manifest(s);
+	s->opts.force = opts->force;
 	if (!ret)
-		ret = put_in_place(&s);
+		ret = put_in_place(s);
 	if (!ret)
-		print_dir(a, out, &s.m, s.info, NULL);
-	if (s.tmp[0])
-		remove_tmp(&s);
-	if (s.tmp_fd >= 0)
-		close(s.tmp_fd);
-	sits_manifest_fini(&s.m);
-	free(s.info);
-	free(s.before);
-	return ret ? s.status : 0;
+		print_dir(a, out, &s->m, s->info, NULL);
+	if (s->tmp[0])
+		remove_tmp(s);
+	return close_sealing(s, ret);
 }
 
 /* ------------------------------------------------------------------ looking at one */
@@ -547,25 +582,27 @@ static int list_sealed(struct sealing *s)
 
 int sealed_dir_inspect(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *path)
 {
-	struct sealing s = { .a = a, .ctx = ctx, .key = key, .in = path, .tmp_fd = -1 };
-	char file[4096];
+	struct sealing *s;
+	const char *name;
 	size_t i;
 	int ret;
 
-	ret = list_sealed(&s);
-	for (i = 0; i <= s.m.nr && !ret; i++) {
-		if (i < s.m.nr ? tool_dir_join(file, path, s.m.file[i].name, SITS_SEALED_SUFFIX) : tool_dir_join(file, path, SITS_MANIFEST_FILE, ""))
-			ret = failed(&s, path, -ENAMETOOLONG);
+	s = open_sealing(a, ctx, key, path, &ret);
+	if (!s)
+		return ret;
+	ret = list_sealed(s);
+	for (i = 0; !ret && i <= s->m.nr; i++) {
+		name = i < s->m.nr ? s->m.file[i].name : SITS_MANIFEST_FILE;
+		if (tool_dir_join(s->made, path, name, i < s->m.nr ? SITS_SEALED_SUFFIX : ""))
+			ret = failed(s, path, -ENAMETOOLONG);
 		if (!ret)
-			ret = sits_sealed_inspect(ctx, file, key, &s.info[i]);
-		if (ret && !s.status)
-			failed(&s, file, ret);
+			ret = sits_sealed_inspect(ctx, s->made, key, &s->info[i]);
+		if (ret && !s->status)
+			failed(s, s->made, ret);
 	}
 	if (!ret)
-		print_dir(a, path, &s.m, s.info, NULL);
-	sits_manifest_fini(&s.m);
-	free(s.info);
-	return ret ? s.status : 0;
+		print_dir(a, path, &s->m, s->info, NULL);
+	return close_sealing(s, ret);
 }
 
 static int load_manifest(struct sealing *s, const struct sits_load_opts *opts, struct sits_sealed_info *info)
@@ -575,10 +612,10 @@ static int load_manifest(struct sealing *s, const struct sits_load_opts *opts, s
 	struct sits_load_opts o = *opts;
 	struct sits_region *region = NULL;
 	struct sits_diag diag = { "" };
-	char file[4096];
+	const char *file = s->made;
 	int ret;
 
-	if (tool_dir_join(file, s->in, SITS_MANIFEST_FILE, ""))
+	if (tool_dir_join(s->made, s->in, SITS_MANIFEST_FILE, ""))
 		return failed(s, s->in, -ENAMETOOLONG);
 	if (access(file, F_OK) && errno == ENOENT)
 		return because(s, s->in, -ENOENT, "is a directory, but not a sealed one: it has no " SITS_MANIFEST_FILE);
@@ -607,45 +644,46 @@ static int verify_file(struct sealing *s, size_t i, const struct sits_load_opts 
 {
 	const struct sits_manifest_file *f = &s->m.file[i];
 	struct sits_load_opts o = *opts;
-	char file[4096], label[300];
+	char label[300];
 	int ret;
 
 	snprintf(label, sizeof(label), "%s", f->name);
 	o.progress_arg = label;
-	if (tool_dir_join(file, s->in, f->name, SITS_SEALED_SUFFIX))
+	if (tool_dir_join(s->made, s->in, f->name, SITS_SEALED_SUFFIX))
 		return failed(s, s->in, -ENAMETOOLONG);
-	ret = sits_sealed_verify(s->ctx, file, s->key, &o, &s->info[i]);
+	ret = sits_sealed_verify(s->ctx, s->made, s->key, &o, &s->info[i]);
 	if (ret)
-		return failed(s, file, ret);
+		return failed(s, s->made, ret);
 	tool_progress_end();
 	if (!memcmp(f->digest, s->info[i].digest, sizeof(f->digest)) && s->info[i].plain_bytes == f->bytes &&
 	    !strcmp(s->info[i].model_id, head->model_id) && s->info[i].model_version == head->model_version)
 		return 0;
-	return because(s, file, -EBADMSG, "intact, but not the file that " SITS_MANIFEST_FILE " names: it is of another seal");
+	return because(s, s->made, -EBADMSG, "intact, but not the file that " SITS_MANIFEST_FILE " names: it is of another seal");
 }
 
 int sealed_dir_verify(const struct sealed_dir_args *a, struct sits_ctx *ctx, const struct sits_key *key, const char *path,
 		      const struct sits_load_opts *opts)
 {
-	struct sealing s = { .a = a, .ctx = ctx, .key = key, .in = path, .tmp_fd = -1 };
 	struct sits_sealed_info head = { 0 };
+	struct sealing *s;
 	size_t i;
 	int ret;
 
 	tool_catch_signals();
-	ret = load_manifest(&s, opts, &head);
+	s = open_sealing(a, ctx, key, path, &ret);
+	if (!s)
+		return ret;
+	ret = load_manifest(s, opts, &head);
 	if (!ret) {
-		s.info = calloc(s.m.nr + 1, sizeof(*s.info));
-		ret = s.info ? 0 : failed(&s, path, -ENOMEM);
+		s->info = calloc(s->m.nr + 1, sizeof(*s->info));
+		ret = s->info ? 0 : failed(s, path, -ENOMEM);
 	}
-	for (i = 0; i < s.m.nr && !ret; i++)
-		ret = verify_file(&s, i, opts, &head);
+	for (i = 0; i < s->m.nr && !ret; i++)
+		ret = verify_file(s, i, opts, &head);
 	if (!ret) {
-		s.info[s.m.nr] = head;
-		s.info[s.m.nr].authenticated = 1;
-		print_dir(a, path, &s.m, s.info, "every chunk verified, and each file is the one that the manifest names");
+		s->info[s->m.nr] = head;
+		s->info[s->m.nr].authenticated = 1;
+		print_dir(a, path, &s->m, s->info, "every chunk verified, and each file is the one that the manifest names");
 	}
-	sits_manifest_fini(&s.m);
-	free(s.info);
-	return ret ? s.status : 0;
+	return close_sealing(s, ret);
 }

@@ -22,11 +22,11 @@ static char last_error[MESSAGE_MAX];
 
 static void say(const char *cmd, const char *fmt, va_list ap)
 {
-	char line[MESSAGE_MAX], safe[MESSAGE_MAX];
+	char line[MESSAGE_MAX];
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	tool_progress_end();
-	fprintf(stderr, "sits %s: %s\n", cmd, tool_print_safe(line, safe, sizeof(safe)));
+	fprintf(stderr, "sits %s: %s\n", cmd, tool_print_safe(line, line, sizeof(line)));
 }
 
 int tool_error(const char *cmd, const char *fmt, ...)
