@@ -41,7 +41,10 @@ with Dir() as d:
 
     for force in (False, True):
         bad, killed, found = [], 0, 0
-        for n in range(ROUNDS):
+        for n in range(40 * ROUNDS):
+            # On a busy machine it may have ended each time before it was its turn to be killed.
+            if n >= ROUNDS and killed:
+                break
             if force:
                 out.write_bytes(b"old")
             elif out.exists():
@@ -57,7 +60,7 @@ with Dir() as d:
                 found += 1
                 if not verifies():
                     bad.append(f"round {n}: exit {rc}, and an output that does not verify")
-        print(f"# force {force}: killed {killed} of {ROUNDS} times, {found} outputs found whole")
+        print(f"# force {force}: killed {killed} of {n} times, {found} outputs found whole")
         tap.check(f"killed at {ROUNDS} random moments{', replacing an output' if force else ''}", not bad and killed, "\n".join(bad))
         r = sits("seal", "--quiet", "--force", "--key", key, plain, out)
         tap.check("the next run ends the work and leaves nothing of the dead", r.rc == 0 and verifies() and

@@ -3,6 +3,7 @@
 """sits key import and rotate, and sits rekey of many files: what is done, said and left; killed, stopped and twice at
 once. (At every system call, in turn: tests/unit/libsits/key_rotation_test.c.)"""
 import base64
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -275,7 +276,10 @@ with Dir(memory=True) as d:
 
     for sig in (signal.SIGKILL, signal.SIGTERM):
         bad, stopped, between = [], 0, 0
-        for n in range(ROUNDS):
+        for n in range(40 * ROUNDS):
+            # On a busy machine it may have ended each time before it was its turn to be stopped.
+            if n >= ROUNDS and stopped:
+                break
             fresh(*many)
             begun = time.monotonic()
             p = subprocess.Popen([SITS, "key", "rotate", key, str(models)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -299,7 +303,7 @@ with Dir(memory=True) as d:
                 bad.append(f"round {n}: the next run: {r} {keys()} {sorted(tree(models))}")
         if not all_under(key, many):
             bad.append("in the end: not all verify")
-        print(f"# {sig.name}: stopped {stopped} of {ROUNDS} times, {between} times with both keys in use")
+        print(f"# {sig.name}: stopped {stopped} of {n} times, {between} times with both keys in use")
         tap.check(f"{sig.name} at random moments: every file is under a key that is there, and the next run ends the work",
                   not bad and stopped, "\n".join(bad))
 
@@ -371,8 +375,11 @@ with Dir(memory=True) as d:
     main, term = pty.openpty()
     p = subprocess.run([SITS, "key", "rotate", key, str(models)], stdout=subprocess.PIPE, stderr=term)
     os.close(term)
-    os.set_blocking(main, False)
-    shown = os.read(main, 65536).decode()
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed, and all that went through has come out
+        while True:
+            shown += os.read(main, 65536)
+    shown = shown.decode()
     os.close(main)
     tap.check("progress is drawn on a terminal, and wiped", p.returncode == 0 and f"of {len(many)} files" in shown and
               shown.endswith("\r\x1b[K"), repr(shown))
