@@ -1,7 +1,9 @@
 #!/usr/bin/env -S python3 -B
 # SPDX-License-Identifier: MIT
 """A disk that is full, and a limit on file sizes: a clear message, and nothing left or changed."""
+import json
 import os
+import re
 import resource
 import shlex
 import subprocess
@@ -28,7 +30,9 @@ with Dir() as d:
     LIST = 'ls -A "$D/disk" | tr "\\n" " "\n'
     names = ["sealing onto a full disk", "the disk fills up only with the output", "replacing on a full disk",
              "a key on a full disk", "rekeying on a full disk", "rotating a key on a full disk",
-             "rotating on a disk that is full but for the key, and going on when there is room"]
+             "rotating on a disk that is full but for the key, and going on when there is room",
+             "a directory whose files fit one by one, but not together", "and in JSON", "in place of one that is there",
+             "a directory that just fits"]
     probe = on_small_disk("exit 0")
     if probe.returncode:
         for n in names:
@@ -64,6 +68,28 @@ with Dir() as d:
         tap.check(names[6], "0 rewrapped, 0 under the new key already, 3 failed\n" in p.stdout and
                   p.stdout.count("good kek") == 6 and "rc 1\n" in p.stdout and "rc 0\n" in p.stdout and ".sits-" not in p.stdout and
                   p.stderr.count("No space left") == 3, p)
+        # Of 0.7 MiB each: two fit, the third doesn't; that is known before the first is sealed.
+        model = d / "model"
+        model.mkdir()
+        (model / "config.json").write_text("{}")
+        (model / "tokenizer.json").write_text("{}")
+        parts = [f"{n}.safetensors" for n in "abc"]
+        for n in parts:
+            (model / n).write_bytes(d.rng.randbytes(700 << 10))
+        (model / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {n: n for n in parts}}))
+        seal = '$SITS seal --quiet --key "$KEY" "$D/model" "$D/disk/m"'
+        p = on_small_disk(seal + '; echo "rc $?"\n' + LIST)
+        told = re.search(r"disk/m: it takes 2\.1 MiB \((\d+) bytes\), but the filesystem has not enough free space: 2\.0 MiB \((\d+) bytes\)", p.stderr)
+        tap.check(names[7], p.stdout.split() == ["rc", "1"] and told and int(told[1]) > int(told[2]), p)
+        p = on_small_disk(seal + " --json")
+        tap.check(names[8], p.returncode == 1 and json.loads(p.stdout)["error"] == "ENOSPC" and "not enough free space" in json.loads(p.stdout)["message"], p)
+        (model / "c.safetensors").write_bytes(bytes(5000))
+        p = on_small_disk(seal + ' || exit 1\na=$(cat "$D/disk/m/"* | sha256sum)\n' + seal + ' --force; echo "rc $?"\n' + LIST +
+                          '[ "$a" = "$(cat "$D/disk/m/"* | sha256sum)" ] && echo same\n')
+        tap.check(names[9], p.stdout.split() == ["rc", "1", "m", "same"] and "not enough free space" in p.stderr, p)
+        p = on_small_disk(seal + ' || exit 1\nused=$(du -s -B1 "$D/disk/m" | cut -f1)\nrm -r "$D/disk/m"\n'
+                          'head -c $(($(stat -f -c "%f * %S" "$D/disk") - used)) /dev/zero >"$D/disk/fill" || exit 1\n' + seal + '; echo "rc $?"\n')
+        tap.check(names[10], p.stdout.split() == ["rc", "0"], p)
     disk.rmdir()
 
     def limited():
@@ -72,6 +98,11 @@ with Dir() as d:
     before = d.state()
     r = sits("seal", "--key", key, plain, d / "out", preexec_fn=limited)
     tap.check("a limit on file sizes", r.rc == 1 and "ulimit -f" in r.err and d.state() == before, r)
+    if (d / "model").exists():
+        (d / "model" / "c.safetensors").write_bytes(bytes(1 << 20))
+        before = d.state()
+        r = sits("seal", "--key", key, d / "model", d / "m.sits", preexec_fn=limited)
+        tap.check("the same of a directory's files", r.rc == 1 and "ulimit -f" in r.err and d.state() == before, r)
     r = sits("seal", "--key", key, small, d / "out", preexec_fn=limited)
     tap.check("and a file below it", r.rc == 0, r)
 tap.done()

@@ -15,7 +15,9 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "daemon/manifest.h"
@@ -24,6 +26,11 @@
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/tool_dir.h"
+
+/* A sealed file: docs/sealed-file.md. */
+#define PAGE_BYTES	4096u
+#define TAG_BYTES	16u
+#define CHUNK_DEFAULT	(1u << 20)	/* of sits_seal() */
 
 #define TMP_MARK	".sits-tmp."
 #define OLD_MARK	".sits-old."
@@ -291,6 +298,55 @@ static int make_tmp(struct sealing *s)
 	}
 }
 
+/* ------------------------------------------------------------------ room */
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static uint64_t sealed_bytes(const struct sealing *s, uint64_t plain)
+{
+	uint64_t chunk = s->opts.chunk_bytes ? s->opts.chunk_bytes : CHUNK_DEFAULT;
+
+	return PAGE_BYTES + round_up(TAG_BYTES * ((plain + chunk - 1) / chunk), PAGE_BYTES) + plain;
+}
+
+/*
+ * Each file takes its space before the work on it; of all together it is known now. What others write meanwhile, and a quota, show
+ * only then. The manifest is small enough not to count.
+ */
+static int check_space(struct sealing *s)
+{
+	uint64_t bytes, all = 0, most = 0, free_bytes, unit;
+	struct statvfs fs;
+	struct rlimit lim;
+	char words[224], need[32], have[32];
+	size_t i;
+
+	/* A file system that does not tell has none of these. */
+	if (statvfs(s->tmp, &fs) || !fs.f_blocks || !fs.f_frsize)
+		return 0;
+	unit = fs.f_frsize;
+	for (i = 0; i < s->m.nr; i++) {
+		bytes = sealed_bytes(s, (uint64_t)s->before[i].st_size);
+		most = bytes > most ? bytes : most;
+		all += round_up(bytes, unit);
+	}
+	if (!getrlimit(RLIMIT_FSIZE, &lim) && lim.rlim_cur != RLIM_INFINITY && most > lim.rlim_cur) {
+		snprintf(words, sizeof(words), "a file of %s comes into it, but the limit on file sizes (ulimit -f) is %s",
+			 tool_bytes(most, need), tool_bytes(lim.rlim_cur, have));
+		return because(s, s->out, -EFBIG, words);
+	}
+	/* Root may take what is kept for it. */
+	free_bytes = (geteuid() ? fs.f_bavail : fs.f_bfree) * unit;
+	if (all <= free_bytes)
+		return 0;
+	snprintf(words, sizeof(words), "it takes %s (%" PRIu64 " bytes), but the filesystem has not enough free space: %s (%" PRIu64 " bytes)",
+		 tool_bytes(all, need), all, tool_bytes(free_bytes, have), free_bytes);
+	return because(s, s->out, -ENOSPC, words);
+}
+
 static int seal_files(struct sealing *s)
 {
 	char label[300];
@@ -533,6 +589,8 @@ int sealed_dir_seal(const struct sealed_dir_args *a, struct sits_ctx *ctx, const
 		ret = remember_files(s);
 	if (!ret)
 		ret = make_tmp(s);
+	if (!ret)
+		ret = check_space(s);
 	s->opts.force = 0;	/* nothing is there */
 	if (!ret)
 		ret = seal_files(s);
