@@ -166,15 +166,23 @@ with Dir() as d:
     # Killed in the middle: nothing at its place, and the next seal removes what was left.
     with open(src / "consolidated.safetensors", "wb") as f:
         f.truncate(1 << 29)
-    p = subprocess.Popen([SITS, "seal", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "killed.sits")], stderr=subprocess.PIPE)
-    left = []
-    for _ in range(500):
-        left = [n for n in os.listdir(d.path) if n.startswith("killed.sits.sits-tmp.")]
-        if left:
-            break
-        time.sleep(0.01)
-    p.send_signal(signal.SIGKILL)
-    p.wait()
+
+    def caught(name, made, meddle, *args):
+        """A seal of the directory as @name with @args that has ended, and what it printed; when @made was there @meddle was called with it."""
+        for _ in range(20):
+            p = subprocess.Popen([SITS, "seal", "--quiet", *args, "--threads", "1", "--key", key, str(src), str(d / name)],
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while p.poll() is None and not list(d.path.glob(made)):
+                time.sleep(0.001)
+            meddle(p)
+            printed = p.communicate()
+            if not (d / name).exists():
+                break
+            shutil.rmtree(d / name)  # it was quicker
+        return p.returncode, *printed
+
+    caught("killed.sits", "killed.sits.sits-tmp.*", lambda p: p.send_signal(signal.SIGKILL))
+    left = [n for n in os.listdir(d.path) if n.startswith("killed.sits.sits-tmp.")]
     tap.check("killed in the middle it leaves nothing in its place", left and not (d / "killed.sits").exists(), os.listdir(d.path))
     (src / "consolidated.safetensors").write_bytes(os.urandom(5000))
     r = sits("seal", "--key", key, src, d / "killed.sits")
@@ -203,28 +211,21 @@ with Dir() as d:
     tap.check("one of 256 is none", r.rc == 1 and "too long" in r.err, r)
     with open(src / "consolidated.safetensors", "wb") as f:
         f.truncate(1 << 29)
-    p = subprocess.Popen([SITS, "seal", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "stopped.sits")], stderr=subprocess.PIPE)
-    for _ in range(500):
-        if [n for n in os.listdir(d.path) if n.startswith("stopped.sits.sits-tmp.")]:
-            break
-        time.sleep(0.01)
-    p.send_signal(signal.SIGTERM)
-    err = p.communicate()[1]
-    tap.check("stopped by a signal it cleans up", p.returncode == 128 + signal.SIGTERM and not [n for n in os.listdir(d.path) if n.startswith("stopped")],
-              (p.returncode, err, os.listdir(d.path)))
+    rc, o, err = caught("stopped.sits", "stopped.sits.sits-tmp.*", lambda p: p.send_signal(signal.SIGTERM))
+    tap.check("stopped by a signal it cleans up", rc == 128 + signal.SIGTERM and not [n for n in os.listdir(d.path) if n.startswith("stopped")],
+              (rc, err, os.listdir(d.path)))
     # Written to after it was sealed, before the last one is: files of two models would be sealed as one.
     with open(src / "consolidated.safetensors", "ab") as f:
         f.truncate(1 << 26)
-    p = subprocess.Popen([SITS, "seal", "--json", "--quiet", "--threads", "1", "--key", key, str(src), str(d / "mixed.sits")],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while p.poll() is None and not list(d.path.glob("mixed.sits.sits-tmp.*/config.json.sits")):
-        pass
-    p.send_signal(signal.SIGSTOP)
-    (src / "config.json").write_text('{"changed": 1}')
-    p.send_signal(signal.SIGCONT)
-    o, err = p.communicate()
-    tap.check("a file that was sealed already and changed is noticed", p.returncode == 1 and f"{src}/config.json: changed while" in err and
-              '"ESTALE"' in o and not [n for n in os.listdir(d.path) if n.startswith("mixed")], (p.returncode, o, err))
+
+    def change(p):
+        p.send_signal(signal.SIGSTOP)
+        (src / "config.json").write_text('{"changed": 1}')
+        p.send_signal(signal.SIGCONT)
+
+    rc, o, err = caught("mixed.sits", "mixed.sits.sits-tmp.*/config.json.sits", change, "--json")
+    tap.check("a file that was sealed already and changed is noticed", rc == 1 and f"{src}/config.json: changed while" in err and
+              '"ESTALE"' in o and not [n for n in os.listdir(d.path) if n.startswith("mixed")], (rc, o, err))
     (src / "config.json").write_text("{}")
     (src / "consolidated.safetensors").write_bytes(b"small again")
     failed = []
