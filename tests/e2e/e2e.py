@@ -29,6 +29,7 @@ SANITIZED = b"__asan_init" in pathlib.Path(SITSD).read_bytes()
 PROVIDERS = os.environ.get("SITS_TEST_PROVIDERS", "user").replace(",", " ").split()
 REAL_MODEL = os.environ.get("SITS_MODEL_GGUF", "")
 PATIENCE = 60.0  # seconds until an event that must come counts as missing
+ENDLESS = ("--raw", "--ignore-eos", "-n", "250000")  # takes place.endless() a quarter of an hour
 SEED = int(os.environ.get("SITS_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
 os.environ.pop("SITS_RUN_DIR", None)
 os.environ.pop("NOTIFY_SOCKET", None)
@@ -91,6 +92,15 @@ class Place:
         if not os.path.exists(gguf):
             tiny_gguf(gguf)
         return self.seal(gguf, name, model_id, version, key)
+
+    def endless(self):
+        """A tiny model of a long context, for requests that are to be met running, however long that takes."""
+        out = self.path("endless.sits")
+        if not os.path.exists(out):
+            tiny_gguf(self.path("endless.gguf"), context=1 << 18)
+            self.seal(self.path("endless.gguf"), "endless.sits", "endless")
+            os.unlink(self.path("endless.gguf"))
+        return out
 
     def real(self):
         """The real model, sealed; once for each place."""
@@ -189,6 +199,15 @@ class Daemon:
         kw.setdefault("stdout", subprocess.PIPE)
         kw.setdefault("stderr", subprocess.PIPE)
         return subprocess.Popen(self.client(*args), **kw)
+
+    def popen_running(self, *args, **kw):
+        """A client whose request runs, and has an end; where it had ended before that was seen, another one."""
+        while True:
+            p = self.popen(*args, **kw)
+            wait_for("a running request, or its end", lambda: self.info()["engine"]["running"] == 1 or p.poll() is not None)
+            if p.poll() is None:
+                return p
+            p.communicate()
 
     def info(self):
         """The daemon's own object, or None where none answers."""

@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from e2e import PATIENCE, REAL_MODEL, Daemon, meminfo_kib, memfd_holders, need_root, run_tests, wait_for  # noqa: E402
+from e2e import ENDLESS, PATIENCE, REAL_MODEL, Daemon, meminfo_kib, memfd_holders, need_root, run_tests, wait_for  # noqa: E402
 
 CLIENT_KILLS = 100
 DAEMON_KILLS_TINY, DAEMON_KILLS_REAL = 100, 20
@@ -144,8 +144,8 @@ def daemon_killed_with_the_real_model_is_replaced(place):
 
 def stopped_client_does_not_hold_up_others(place):
     """A client that neither reads nor dies: its request is ended, and others are served meanwhile."""
-    d = Daemon(place, place.tiny(), queue={"chunk_backlog": "4K"})
-    p = d.popen("--raw", "-n", "15000", "--ignore-eos", "x")
+    d = Daemon(place, place.endless(), queue={"chunk_backlog": "4K"})
+    p = d.popen(*ENDLESS, "x")
     d.wait_running(1)
     p.send_signal(signal.SIGSTOP)
     assert d.run_json("--raw", "-n", "20", "--ignore-eos", "y")["completion_tokens"] == 20

@@ -10,9 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from e2e import PATIENCE, SITS, SITSD, Daemon, Skip, read_some, run_tests, wait_for  # noqa: E402
-
-ENDLESS = ("--raw", "--ignore-eos", "-n", "16000", "x")
+from e2e import ENDLESS, PATIENCE, SITS, SITSD, Daemon, Skip, read_some, run_tests, wait_for  # noqa: E402
 
 
 def sitsd(*args):
@@ -150,22 +148,21 @@ def without_a_daemon_the_client_says_how_to_start_one(place):
 
 
 def term_lets_the_running_request_finish(place):
-    d = Daemon(place, place.tiny())
-    p = d.popen("--json", "--quiet", *ENDLESS[:-3], "-n", "6000", "x")
-    d.wait_running(1)
+    d = Daemon(place, place.tiny(), drain_timeout="1h")
+    p = d.popen_running("--json", "--quiet", "--raw", "--ignore-eos", "-n", "16000", "x")
     d.signal(signal.SIGTERM)
     wait_for("the drain to begin", lambda: "stopping: 1 requests" in d.log())
     late = d.run("--raw", "x")
     assert late.returncode == 1 and ("shutting down" in late.stderr or "no daemon" in late.stderr), late
     import json
     o = json.loads(p.stdout.read())
-    assert p.wait(PATIENCE) == 0 and o["completion_tokens"] == 6000 and o["finish_reason"] == "length", o
+    assert p.wait(PATIENCE) == 0 and o["completion_tokens"] == 16000 and o["finish_reason"] == "length", o
     assert d.wait() == 0 and "stopped" in d.log()
 
 
 def drain_timeout_ends_what_takes_longer(place):
-    d = Daemon(place, place.tiny(), drain_timeout="100ms")
-    ps = [d.popen(*ENDLESS) for _ in range(3)]
+    d = Daemon(place, place.endless(), drain_timeout="100ms")
+    ps = [d.popen(*ENDLESS, "x") for _ in range(3)]
     d.wait_running(3)
     d.signal(signal.SIGTERM)
     for p in ps:
@@ -176,8 +173,8 @@ def drain_timeout_ends_what_takes_longer(place):
 
 
 def second_term_ends_it_at_once(place):
-    d = Daemon(place, place.tiny(), drain_timeout="1h")
-    p = d.popen(*ENDLESS)
+    d = Daemon(place, place.endless(), drain_timeout="1h")
+    p = d.popen(*ENDLESS, "x")
     d.wait_running(1)
     d.signal(signal.SIGTERM)
     wait_for("the drain to begin", lambda: "stopping: 1 requests" in d.log())
@@ -232,8 +229,7 @@ def hup_with_a_broken_file_changes_nothing(place):
 
 def hup_while_serving_harms_no_request(place):
     d = Daemon(place, place.tiny())
-    p = d.popen("--json", "--quiet", *ENDLESS[:-3], "-n", "4000", "x")
-    d.wait_running(1)
+    p = d.popen_running("--json", "--quiet", "--raw", "--ignore-eos", "-n", "4000", "x")
     for _ in range(10):
         d.signal(signal.SIGHUP)
     import json
@@ -254,8 +250,8 @@ def log_is_json_where_asked(place):
 
 
 def requests_beyond_the_bound_are_refused_as_busy(place):
-    d = Daemon(place, place.tiny(), queue={"depth": 2, "per_client": 2})
-    a, b = d.popen(*ENDLESS), d.popen(*ENDLESS)
+    d = Daemon(place, place.endless(), queue={"depth": 2, "per_client": 2})
+    a, b = d.popen(*ENDLESS, "x"), d.popen(*ENDLESS, "x")
     # INFO is a request as well: with the queue full it is refused like any other, and so counts the two.
     wait_for("the queue to be full", lambda: d.info() is None)
     p = d.run("--raw", "x")
@@ -294,8 +290,8 @@ def it_serves_as_an_ordinary_user(place):
 
 
 def shortest_timeout_is_not_none(place):
-    d = Daemon(place, place.tiny())
-    p = d.run("--timeout", "1e-12", *ENDLESS, timeout=PATIENCE)
+    d = Daemon(place, place.endless())
+    p = d.run("--timeout", "1e-12", *ENDLESS, "x", timeout=PATIENCE)
     assert p.returncode == 1 and "--timeout" in p.stderr, p
     d.stop()
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from e2e import REAL_MODEL, SANITIZED, SITSD, Daemon, Skip, need_root, run_tests  # noqa: E402
+from e2e import ENDLESS, REAL_MODEL, SANITIZED, SITSD, Daemon, Skip, need_root, run_tests  # noqa: E402
 
 
 def key_bytes(place):
@@ -172,9 +172,9 @@ def others_of_the_same_user_cannot_look_in(place):
 
 def client_does_not_keep_prompts_in_its_command_line_where_told(place):
     """A prompt on standard input is in no command line."""
-    d = Daemon(place, place.tiny())
+    d = Daemon(place, place.endless())
     mark = b"only-through-standard-input"
-    p = d.popen("--raw", "-n", "12000", "--ignore-eos", "-", stdin=subprocess.PIPE)
+    p = d.popen(*ENDLESS, "-", stdin=subprocess.PIPE)
     p.stdin.write(mark)
     p.stdin.close()
     d.wait_running(1)
