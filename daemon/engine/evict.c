@@ -80,9 +80,14 @@ int sits_evict_create(struct sits_engine *e, const struct sits_engine_opts *o, s
 }
 
 /* With so many tokens in its pages it gives something up for the first time. */
+static uint32_t first_of(const struct sits_evict *v, uint32_t nr_prompt)
+{
+	return nr_prompt / P > v->keep ? nr_prompt : (v->keep + 1) * P;
+}
+
 static uint32_t first_time(const struct sits_evict *v, const struct request *r)
 {
-	return r->nr_prompt / P > v->keep ? r->nr_prompt : (v->keep + 1) * P;
+	return first_of(v, r->nr_prompt);
 }
 
 static uint32_t rows_noted(const struct request *r)
@@ -111,6 +116,16 @@ uint32_t sits_evict_reuse(const struct sits_engine *e, const struct request *r)
 	if (r->evict.nr_rows < rows_noted(r))
 		first = r->nr_prompt - rows_noted(r);
 	return first < most ? first : most;
+}
+
+uint64_t sits_evict_peak(const struct sits_engine *e, uint32_t nr_prompt, uint64_t tokens)
+{
+	uint32_t first;
+
+	if (!e->evict.keep)
+		return tokens;
+	first = first_of(&e->evict, nr_prompt);
+	return tokens < first ? tokens : first;
 }
 
 uint32_t sits_evict_limit(const struct sits_engine *e, const struct request *r)
@@ -168,21 +183,17 @@ static void copy_cell(void *arg, uint32_t layer, uint32_t to_page, uint32_t to_c
 	sits_graph_copy_cell(e->graph, &e->kv, layer, to_page, to_cell, from_page, from_cell);
 }
 
-int sits_evict_run(struct sits_engine *e, struct request *r)
+/* Of its full pages. Between two times that is nothing more than at the first of them. Return: pages that it names no more; -ENOMEM. */
+static int give_up(struct sits_engine *e, struct request *r)
 {
 	const struct sits_evict *v = &e->evict;
 	const struct sits_kv_cut cut = {
 		.layers = v->layers, .heads = v->heads, .keep = v->share, .copy = copy_cell, .arg = e,
 	};
-	uint32_t first, full = r->nr_cached / P, l;
+	uint32_t full = r->nr_cached / P, l;
 	double *wide;
 	int ret;
 
-	if (!r->evict.entropy)
-		return 0;
-	first = first_time(v, r);
-	if (r->nr_cached < first || (r->nr_cached > first && r->nr_cached % P))
-		return 0;
 	wide = malloc(v->heads * sizeof(*wide));
 	if (!wide)
 		return -ENOMEM;
@@ -190,8 +201,26 @@ int sits_evict_run(struct sits_engine *e, struct request *r)
 		layer_shares(v, &r->evict, l, full, wide);
 	free(wide);
 	ret = sits_kv_evict(&e->kv, &r->pages, full, &cut);
-	if (ret < 0)
-		return ret;
-	e->stats.kv_given_up += (uint32_t)ret;
-	return 0;
+	if (ret > 0)
+		e->stats.kv_given_up += (uint32_t)ret;
+	return ret;
+}
+
+int sits_evict_run(struct sits_engine *e, struct request *r)
+{
+	uint32_t first;
+	int ret;
+
+	if (!r->evict.entropy)
+		return 0;
+	first = first_time(&e->evict, r);
+	if (r->nr_cached < first || (r->nr_cached > first && r->nr_cached % P))
+		return 0;
+	ret = give_up(e, r);
+	return ret < 0 ? ret : 0;
+}
+
+bool sits_evict_again(struct sits_engine *e, struct request *r)
+{
+	return r->pages.cells && give_up(e, r) > 0;
 }

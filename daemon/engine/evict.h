@@ -62,6 +62,14 @@ int sits_evict_begin(const struct sits_engine *e, struct request *r);
  * stays to be computed, and nothing that it would have computed after giving something up is there. */
 uint32_t sits_evict_reuse(const struct sits_engine *e, const struct request *r);
 
+/**
+ * sits_evict_peak() - Of @tokens that a request has in its pages at last, how many have pages at a time: those of before it gives
+ * something up first, as it has a page more than its budget afterwards at most. So it is while nobody else names any of its pages;
+ * where others do, it may have to wait for them to end.
+ * @nr_prompt: of its tokens, those of the prompt
+ */
+uint64_t sits_evict_peak(const struct sits_engine *e, uint32_t nr_prompt, uint64_t tokens);
+
 /** sits_evict_limit() - The number of tokens that may be in its pages before it has to give something up next. */
 uint32_t sits_evict_limit(const struct sits_engine *e, const struct request *r);
 
@@ -76,5 +84,8 @@ void sits_evict_preempted(const struct sits_engine *e, struct request *r);
 
 /** sits_evict_run() - After rows of @r: give up what is due. Return: 0; -ENOMEM: nothing was given up. */
 int sits_evict_run(struct sits_engine *e, struct request *r);
+
+/** sits_evict_again() - Let pages go that others named when they were given up. Return: whether there were any. */
+bool sits_evict_again(struct sits_engine *e, struct request *r);
 
 #endif

@@ -16,6 +16,14 @@
 
 /* ---- admission ---- */
 
+/* Tokens that are in the request's pages before it gives something up next; all that it has, where it does not. */
+static uint32_t next_tokens(const struct sits_engine *e, const struct request *r)
+{
+	uint32_t limit = sits_evict_limit(e, r);
+
+	return r->nr < limit ? r->nr : limit;
+}
+
 /* Pages that those that run need for the tokens they have. */
 static uint32_t owed(const struct sits_engine *e, uint32_t cls)
 {
@@ -24,7 +32,7 @@ static uint32_t owed(const struct sits_engine *e, uint32_t cls)
 	for (i = 0; i < e->nr_running; i++) {
 		const struct sits_kv_table *t = &e->running[i]->pages;
 
-		need = sits_kv_more(t, e->running[i]->nr);
+		need = sits_kv_more(t, next_tokens(e, e->running[i]));
 		if (cls == SITS_KV_CLASSES || cls == t->cls)
 			sum += need + t->cow;
 	}
@@ -46,7 +54,7 @@ enum fit { FITS, NO_ROOM, OVER_LIMIT, LATER };
 /* Whether @r, which has what the index gave it, can start beside those that run. Alone it always can. */
 static enum fit fits(const struct sits_engine *e, const struct request *r)
 {
-	uint64_t need = sits_kv_more(&r->pages, r->nr) + r->pages.cow;
+	uint64_t need = sits_kv_more(&r->pages, next_tokens(e, r)) + r->pages.cow;
 	uint32_t cls = r->pages.cls;
 
 	if (class_runs(e, cls) && (uint64_t)e->kv.held[cls] + owed(e, cls) + need > e->kv.limit[cls])
@@ -240,7 +248,7 @@ static void shorten(struct sits_engine *e, struct request *r, int why)
 /*
  * Pages for what is planned, in order, at the cost of the last. The last itself makes do with what is
  * left, down to sitting the step out. The first can displace all others and was checked at submit to fit
- * alone, so each step moves it on.
+ * alone, so each step moves it on; one that could not give up what others named can when they are gone.
  */
 static void find_pages(struct sits_engine *e)
 {
@@ -255,6 +263,8 @@ static void find_pages(struct sits_engine *e)
 			i++;
 			continue;
 		}
+		if (sits_evict_again(e, r))
+			continue;
 		last = ret == -ENOSPC ? last_one(e) : ret == -EDQUOT ? last_of_class(e, r->pages.cls) : NULL;
 		if (last && last != r) {
 			i -= comes_before(last, r);

@@ -82,12 +82,24 @@ void sits_req_unrun(struct sits_engine *e, struct request *r)
 
 /* ---- the beginning ---- */
 
+static bool is_limited(const struct sits_engine *e, uint32_t cls)
+{
+	return e->kv.limit[cls] < e->kv.nr_pages;
+}
+
 /* Tokens that a sequence can have: the last one's keys and values are never stored. */
 static uint64_t pool_tokens(const struct sits_engine *e, uint32_t cls)
 {
-	uint32_t pages = e->kv.limit[cls] < e->kv.nr_pages ? e->kv.limit[cls] : e->kv.nr_pages;
+	return (uint64_t)(is_limited(e, cls) ? e->kv.limit[cls] : e->kv.nr_pages) * SITS_KV_PAGE_TOKENS + 1;
+}
 
-	return (uint64_t)pages * SITS_KV_PAGE_TOKENS + 1;
+/*
+ * Of @tokens, how many must fit at a time. Pages that requests of other classes name, too, can't be given up, and nobody displaces
+ * these for a class's limit: there all must.
+ */
+static uint64_t needed_tokens(const struct sits_engine *e, const struct sits_gen_params *p, uint64_t tokens)
+{
+	return is_limited(e, p->sched_class) ? tokens : sits_evict_peak(e, p->nr_prompt, tokens - 1) + 1;
 }
 
 /* The most tokens that the request can have, prompt included. */
@@ -95,7 +107,7 @@ static int check_length(const struct sits_engine *e, const struct sits_gen_param
 			struct sits_diag *diag)
 {
 	uint64_t max = p->nr_forced ? p->nr_forced : p->max_tokens, pool = pool_tokens(e, p->sched_class);
-	uint64_t want = max ? p->nr_prompt + max : UINT64_MAX;
+	uint64_t want = max ? p->nr_prompt + max : UINT64_MAX, need;
 
 	if (p->nr_prompt >= e->context)
 		return sits_diag_fail(diag, -EMSGSIZE,
@@ -106,15 +118,15 @@ static int check_length(const struct sits_engine *e, const struct sits_gen_param
 				      PRIu32, p->nr_prompt, p->nr_forced, e->context);
 	if (want > e->context)
 		want = e->context;
+	need = needed_tokens(e, p, want);
 	/* With a limit of its own a request must fit the pool with all of it; without one it takes what there is. */
-	if (p->nr_prompt >= pool || (max && want > pool))
+	if (p->nr_prompt >= pool || (max && need > pool))
 		return sits_diag_fail(diag, -ENOSPC,
 				      "the request may need %" PRIu64 " tokens of KV pages, %s has %" PRIu64
 				      "; raise kv_bytes%s or lower max_tokens",
-				      (max ? want : p->nr_prompt + 1) - 1,
-				      e->kv.limit[p->sched_class] < e->kv.nr_pages ? "its class" : "the pool", pool - 1,
-				      e->kv.limit[p->sched_class] < e->kv.nr_pages ? " or the limit of the class" : "");
-	*cap = want < pool ? want : pool;
+				      (max ? need : p->nr_prompt + 1) - 1, is_limited(e, p->sched_class) ? "its class" : "the pool",
+				      pool - 1, is_limited(e, p->sched_class) ? " or the limit of the class" : "");
+	*cap = need <= pool ? want : pool;
 	return 0;
 }
 

@@ -19,6 +19,7 @@
 
 #include "daemon/engine/engine_impl.h"
 #include "daemon/engine/kv_evict.h"
+#include "daemon/engine/kv_node.h"
 #include "tests/unit/engine/engine_fixture.h"
 
 #define P SITS_KV_PAGE_TOKENS
@@ -536,6 +537,167 @@ static void a_full_pool_is_enough(void **state)
 	close_all(&f);
 }
 
+/* ---- answers longer than the pool ---- */
+
+static void what_it_holds_at_a_time_must_fit_the_pool(void **state)
+{
+	static const struct {
+		const char *name;
+		uint32_t nr, max, pages, limit, want;	/* @want: most tokens; 0: refused */
+	} cases[] = {
+		/* A budget of 3 pages, a context of 512. The prompt takes 10, and then there are 4 at most. */
+		{ "a long answer", 310, 200, 10, 0, 200 },
+		{ "to the end of the context", 310, 0, 10, 0, 512 - 310 },
+		{ "a prompt that does not fit", 321, 100, 10, 0, 0 },
+		{ "a prompt that just does", 320, 100, 10, 0, 100 },
+		{ "four pages", 5, 400, 4, 0, 400 },
+		{ "a full page and no more", 128, 300, 4, 0, 300 },
+		/* Where the budget and a page do not fit nothing is given up. */
+		{ "three pages", 5, 400, 3, 0, 0 },
+		{ "three pages, all of them", 5, 92, 3, 0, 92 },
+		{ "three pages, what there is", 5, 0, 3, 0, 92 },
+		/* A class's limit is no pool: requests of other classes may name what is to be given up. */
+		{ "a limit", 100, 300, 16, 6, 0 },
+		{ "a limit, all of it", 100, 93, 16, 6, 93 },
+		{ "a limit, what there is", 100, 0, 16, 6, 93 },
+		{ "a limit that is none", 100, 400, 6, 6, 400 },
+	};
+	struct sits_diag diag;
+	struct fixture f = { 0 };
+	int32_t token[MAX_PROMPT];
+	struct sits_gen_params p;
+	struct client whole, c;
+	size_t i;
+	int ret;
+
+	open_model(&f, (struct tiny_opts){ 0 });
+	fill(token, 0, MAX_PROMPT, 1);
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		whole = c = (struct client){ .keep_logits = true };
+		p = params(token, cases[i].nr, cases[i].max);
+		p.sched_class = SITS_CLASS_GUARANTEED;
+		open_engine(&f, (struct sits_engine_opts){
+			.kv_keep = 3 * P, .kv_bytes = cases[i].pages * page_bytes(&f),
+			.kv_limit[SITS_CLASS_GUARANTEED] = cases[i].limit * page_bytes(&f) });
+		diag.msg[0] = '\0';
+		ret = client_submit(&c, f.e, &p, &diag);
+		if (ret != (cases[i].want ? 0 : -ENOSPC) || !cases[i].want == !diag.msg[0])
+			fail_msg("%s: %d: %s", cases[i].name, ret, diag.msg);
+		if (cases[i].want) {
+			run_out(&f);
+			if (c.res.completion_tokens != cases[i].want)
+				fail_msg("%s: %u tokens", cases[i].name, c.res.completion_tokens);
+			close_engine(&f);
+			open_engine(&f, (struct sits_engine_opts){ .kv_keep = 3 * P });
+			p.max_tokens = cases[i].want;
+			submit(&f, &whole, &p);
+			run_out(&f);
+			assert_same(&c, &whole);
+		}
+		close_engine(&f);
+		client_fini(&c);
+		client_fini(&whole);
+	}
+	close_all(&f);
+}
+
+/*
+ * Several at once, each longer than the pool, with beginnings that they share: what one gives up others may name just then, and it
+ * must come to its end all the same.
+ */
+static void answers_longer_than_the_pool_come_to_their_end(void **state)
+{
+	enum { N = 32, KINDS = 6 };
+	static const uint32_t prompt[KINDS] = { 200, 256, 130, 97, 250, 40 }, answer[KINDS] = { 400, 300, 500, 330, 420, 600 };
+	struct client *c = calloc(N, sizeof(*c)), whole[KINDS] = { 0 };
+	struct rng r = rng_seeded("longer than the pool");
+	int32_t token[KINDS][MAX_PROMPT];
+	struct fixture f = { 0 };
+	struct sits_gen_params p;
+	uint64_t preempted = 0;
+	uint8_t kind[N];
+	int i, round;
+
+	assert_non_null(c);
+	open_model(&f, (struct tiny_opts){ .context = 1024 });
+	open_engine(&f, (struct sits_engine_opts){ .kv_keep = 2 * P });
+	for (i = 0; i < KINDS; i++) {
+		fill(token[i], 0, 160, 1 + i / 3);
+		fill(token[i], 90 + 30 * (i % 3), MAX_PROMPT, 20 + i);
+		p = params(token[i], prompt[i], answer[i]);
+		submit(&f, &whole[i], &p);
+	}
+	run_out(&f);
+	close_engine(&f);
+	for (round = 0; round < 4; round++) {
+		/* Of 8 pages none can have more than its prompt. */
+		open_engine(&f, (struct sits_engine_opts){
+			.kv_keep = 2 * P, .max_seqs = 3 + rng_below(&r, 3), .token_budget = 16 + rng_below(&r, 100),
+			.kv_bytes = (8 + 2 * round) * page_bytes(&f), .speculation = round % 2 ? SITS_SPEC_LOOKUP : SITS_SPEC_OFF });
+		for (i = round * N / 4; i < (round + 1) * N / 4; i++) {
+			kind[i] = rng_below(&r, KINDS);
+			p = params(token[kind[i]], prompt[kind[i]], answer[kind[i]]);
+			p.prefix_scope = rng_below(&r, 3);
+			p.sched_class = rng_below(&r, SITS_KV_CLASSES);
+			submit(&f, &c[i], &p);
+			while (rng_below(&r, 12))
+				sits_engine_step(f.e);
+		}
+		run_out(&f);
+		preempted += stats(&f).preemptions;
+		close_engine(&f);
+	}
+	for (i = 0; i < N; i++) {
+		assert_same(&c[i], &whole[kind[i]]);
+		client_fini(&c[i]);
+	}
+	printf("# %u preemptions\n", (uint32_t)preempted);
+	for (i = 0; i < KINDS; i++)
+		client_fini(&whole[i]);
+	free(c);
+	close_all(&f);
+}
+
+/* Others name all of its pages when it is to give something up, and the next time, and are gone then: nobody is left to make room. */
+static void what_others_named_is_given_up_once_they_are_gone(void **state)
+{
+	struct client c = { 0 }, alone = { 0 };
+	struct fixture f = { 0 };
+	int32_t token[MAX_PROMPT];
+	struct sits_gen_params p;
+	struct request *r;
+	uint32_t page[10], i;
+
+	open_model(&f, (struct tiny_opts){ 0 });
+	fill(token, 0, 310, 1);
+	p = params(token, 310, 150);
+	open_engine(&f, (struct sits_engine_opts){ .kv_keep = 3 * P });
+	submit(&f, &alone, &p);
+	run_out(&f);
+	close_engine(&f);
+	open_engine(&f, (struct sits_engine_opts){ .kv_keep = 3 * P, .kv_bytes = 10 * page_bytes(&f), .token_budget = 100 });
+	submit(&f, &c, &p);
+	for (i = 0; i < 3; i++)
+		sits_engine_step(f.e);
+	r = f.e->running[0];
+	assert_int_equal(r->nr_cached, 300);
+	/* Of the tenth page, too. */
+	assert_int_equal(sits_kv_grow(&f.e->kv, &r->pages, 310), 0);
+	memcpy(page, r->pages.page, sizeof(page));
+	for (i = 0; i < 10; i++)
+		sits_kv_ref(&f.e->kv, page[i], SITS_CLASS_BESTEFFORT);
+	while (r->nr_cached < 320)
+		assert_true(sits_engine_step(f.e) > 0);
+	assert_int_equal(r->pages.nr, 10);
+	for (i = 10; i-- > 0;)
+		sits_kv_unref(&f.e->kv, page[i], SITS_CLASS_BESTEFFORT);
+	run_out(&f);
+	assert_same(&c, &alone);
+	client_fini(&c);
+	client_fini(&alone);
+	close_all(&f);
+}
+
 /* ---- what can't be ---- */
 
 static void budgets_that_make_no_sense_are_refused(void **state)
@@ -599,6 +761,9 @@ int main(void)
 		cmocka_unit_test(forced_tokens_give_the_same_logits),
 		cmocka_unit_test(a_shared_prefix_stays_for_others),
 		cmocka_unit_test(a_full_pool_is_enough),
+		cmocka_unit_test(what_it_holds_at_a_time_must_fit_the_pool),
+		cmocka_unit_test(what_others_named_is_given_up_once_they_are_gone),
+		cmocka_unit_test(answers_longer_than_the_pool_come_to_their_end),
 		cmocka_unit_test(budgets_that_make_no_sense_are_refused),
 		cmocka_unit_test(without_memory_nothing_is_given_up),
 	};
