@@ -261,11 +261,18 @@ class Daemon:
     def fds(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
-    def memory_kib(self, field="VmRSS"):
-        for line in pathlib.Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return int(line.split()[1])
-        raise AssertionError(f"no {field}")
+    # Not from status: what that has may be off by some pages for each processor.
+
+    def rss_kib(self, where=""):
+        """Of all mappings, or of those of files whose names begin so."""
+        kib, counted = 0, False
+        for line in pathlib.Path(f"/proc/{self.pid}/smaps").read_text().splitlines():
+            f = line.split()
+            if not f[0].endswith(":"):
+                counted = " ".join(f[5:]).startswith(where)
+            elif f[0] == "Rss:" and counted:
+                kib += int(f[1])
+        return kib
 
     def memfds(self):
         """(device, inode) of every memfd it holds."""

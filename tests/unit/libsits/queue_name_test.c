@@ -439,10 +439,8 @@ static void test_no_growth(void **state)
 	rss = peer_rss_kib();
 	open_and_close(&p, test_rounds(3000, 250));
 	wait_for_clients(&p, 0);
-	/* The last connection's descriptor is closed a turn after it is counted out. */
-	for (int i = 0; i < 10000 && peer_nr_fds() > fds; i++)
-		sched_yield();
-	assert_int_equal(peer_nr_fds(), fds);
+	/* The last connection's descriptor is closed a turn after it is counted out: here, and above. */
+	assert_true(peer_settled_fds(fds) <= fds);
 	assert_true(peer_nr_maps() <= maps + (PEER_SANITIZED ? 100 : 2));
 	print_message("# RSS %ld KiB before these rounds, %ld KiB after\n", rss, peer_rss_kib());
 	if (!PEER_SANITIZED)	/* the sanitizer keeps freed memory for a while */

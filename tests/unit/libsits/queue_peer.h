@@ -16,6 +16,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -322,6 +323,16 @@ static inline size_t peer_nr_fds(void)
 	return nr;
 }
 
+/* Descriptors that another thread is to close, once it gets to: no more than @nr are left, or it takes too long. */
+static inline size_t peer_settled_fds(size_t nr)
+{
+	uint64_t end = peer_now_ns() + 20000000000u;
+
+	while (peer_nr_fds() > nr && peer_now_ns() < end)
+		sched_yield();
+	return peer_nr_fds();
+}
+
 /* Lines of /proc/self/maps: mappings that leak show here. */
 static inline size_t peer_nr_maps(void)
 {
@@ -335,14 +346,15 @@ static inline size_t peer_nr_maps(void)
 	return nr;
 }
 
+/* Not from status: what that has may be off by some pages for each processor. */
 static inline long peer_rss_kib(void)
 {
-	FILE *f = fopen("/proc/self/status", "re");
+	FILE *f = fopen("/proc/self/smaps_rollup", "re");
 	char line[256];
 	long kib = -1;
 
 	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+		if (sscanf(line, "Rss: %ld", &kib) == 1)
 			break;
 	fclose(f);
 	return kib;
