@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 """kill -9 of clients and of the daemon at random moments: the other side hears of it, and nothing is left behind.
 
-The promise is that the other side reports within a second. A machine under load may be late now and then, so what fails is a
-tenth of the kills being reported later than that; the slowest is printed.
+The promise is that the other side reports within a second. What waits for a processor can't keep it, so what fails is a tenth of the
+kills being reported later than that, and than such a machine needs then for work that takes about half a second on one that is not busy;
+the slowest is printed.
 """
 import os
 import random
@@ -25,16 +26,21 @@ GROWTH_KIB = 16 << 10  # what a daemon's memory may differ by for other reasons:
 
 
 class Delays:
-    def __init__(self):
-        self.all = []
+    def __init__(self, work):
+        self.work = work  # what takes the machine half a second where it is not busy
+        self.all, self.late = [], 0
 
     def add(self, since):
-        self.all.append(time.monotonic() - since)
+        heard = time.monotonic()
+        self.all.append(heard - since)
+        if heard - since > 1:
+            self.work()
+            self.late += heard - since > 2 * (time.monotonic() - heard)
 
     def check(self, what):
-        late = sum(x > 1 for x in self.all)
-        print(f"# {what}: {len(self.all)} kills, slowest report after {max(self.all) * 1000:.0f} ms, {late} after a second")
-        assert late * 10 <= len(self.all), f"{late} of {len(self.all)} reported after more than a second"
+        print(f"# {what}: {len(self.all)} kills, slowest report after {max(self.all) * 1000:.0f} ms, {sum(x > 1 for x in self.all)} after a "
+              f"second, {self.late} of them though the machine was not busy")
+        assert self.late * 10 <= len(self.all), f"{self.late} of {len(self.all)} reported after more than a second"
 
 
 def client_memfds(pid):
@@ -68,13 +74,15 @@ def kill_clients(place, d, kills, delays):
 def killed_clients_leave_nothing_behind(place):
     need_root()
     d = Daemon(place, place.real() if REAL_MODEL else place.tiny(), engine={"kv_bytes": POOL})
-    delays = Delays()
+    # A prompt that shares no beginning with another.
+    delays = Delays(lambda: d.run_json("--raw", "-n", "1", f"{time.monotonic()} {LONG}"))
     if REAL_MODEL:
         tokens = d.run_json("--raw", "-n", "8", "--ignore-eos", FILL)["prompt_tokens"]
         pages = d.info()["engine"]["kv_pages"]
         assert tokens > (pages - 4) * 32, (tokens, pages)
     want = d.run_json("--raw", "-n", "8", "Hi")["text"]
-    kill_clients(place, d, 10, Delays())
+    kill_clients(place, d, 10, delays)
+    delays.all, delays.late = [], 0
     fds, shmem, rss = d.fds(), d.rss_kib("/memfd:"), d.rss_kib()
     kill_clients(place, d, CLIENT_KILLS, delays)
     delays.check("clients")
@@ -121,7 +129,7 @@ def kill_daemon(place, d, kills, delays, longest_start):
 def killed_daemon(place, sealed, kills, longest_start):
     need_root()
     d = Daemon(place, sealed, wait=False)
-    delays = Delays()
+    delays = Delays(lambda: [place.sits("--version") for _ in range(150)])
     before = meminfo_kib("Shmem")
     kill_daemon(place, d, kills, delays, longest_start)
     delays.check("daemon")
