@@ -28,7 +28,7 @@ SITS, SITSD = str(BUILD / "sits"), str(BUILD / "sitsd")
 SANITIZED = b"__asan_init" in pathlib.Path(SITSD).read_bytes()
 PROVIDERS = os.environ.get("SITS_TEST_PROVIDERS", "user").replace(",", " ").split()
 REAL_MODEL = os.environ.get("SITS_MODEL_GGUF", "")
-PATIENCE = 60.0  # seconds until an event that must come counts as missing
+PATIENCE = 300.0  # seconds until an event that must come counts as missing
 ENDLESS = ("--raw", "--ignore-eos", "-n", "250000")  # takes place.endless() a quarter of an hour
 SEED = int(os.environ.get("SITS_TEST_SEED", "0")) or random.randrange(1, 1 << 32)
 os.environ.pop("SITS_RUN_DIR", None)

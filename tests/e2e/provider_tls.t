@@ -64,7 +64,7 @@ def connect(tmp, server_ours, client_ours):
         ends = [start(tmp, "server", a, server_ours), start(tmp, "client", b, client_ours)]
     said = []
     for p in ends:
-        out, err = p.communicate(timeout=120)
+        out, err = p.communicate(timeout=300)
         if p.returncode == 77:
             skip(f"the libssl of {PACKAGES[0]} does not have TLS_SM4_GCM_SM3")
         said.append(json.loads(out) if p.returncode == 0 else {"error": err})

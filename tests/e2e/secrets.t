@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from e2e import ENDLESS, REAL_MODEL, SANITIZED, SITSD, Daemon, Skip, need_root, run_tests  # noqa: E402
+from e2e import ENDLESS, PATIENCE, REAL_MODEL, SANITIZED, SITSD, Daemon, Skip, need_root, run_tests  # noqa: E402
 
 
 def key_bytes(place):
@@ -181,7 +181,7 @@ def client_does_not_keep_prompts_in_its_command_line_where_told(place):
     assert mark not in pathlib.Path(f"/proc/{p.pid}/cmdline").read_bytes()
     p.send_signal(signal.SIGINT)
     p.stdout.read()
-    assert p.wait(60) == 130
+    assert p.wait(PATIENCE) == 130
     d.stop()
 
 

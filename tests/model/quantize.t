@@ -15,7 +15,7 @@ import time
 HERE = pathlib.Path(__file__).parent
 MODELS = HERE.parent / "golden" / "arch" / "models.py"
 sys.path[:0] = [str(HERE.parent / "sealed"), str(HERE.parent / "e2e")]
-from tap import SITS, Dir, Result, Tap, sits  # noqa: E402
+from tap import PATIENCE, SITS, Dir, Result, Tap, sits  # noqa: E402
 from tiny_gguf import tiny_gguf  # noqa: E402
 
 tap = Tap()
@@ -262,7 +262,7 @@ with Dir(memory=True) as d:
             pass
         meddle(path)
         p.send_signal(signal.SIGCONT)
-        o, e = p.communicate(timeout=60)
+        o, e = p.communicate(timeout=PATIENCE)
         return None if p.returncode == 0 else Result(p.returncode, o, e)
 
     def cut(path):
@@ -306,7 +306,7 @@ with Dir(memory=True) as d:
             p.wait(d.rng.uniform(0, whole))
         except subprocess.TimeoutExpired:
             p.send_signal(sig)
-        rc = p.wait(60)
+        rc = p.wait(PATIENCE)
         names = {x.name for x in d.path.iterdir()} - rest
         if (rc == 0) != (names == {"out.gguf"}) and not (names == {"out.gguf"} and sits("pack", out, d / "p").rc == 0):
             left.append((sig, rc, names))

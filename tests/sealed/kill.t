@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from tap import SITS, Dir, Tap, sits
+from tap import PATIENCE, SITS, Dir, Tap, sits
 
 ROUNDS = 25
 tap = Tap()
@@ -36,7 +36,7 @@ with Dir() as d:
             whole = (whole + time.monotonic() - begun) / 2
         except subprocess.TimeoutExpired:
             p.send_signal(sig)
-        err = p.communicate(timeout=60)[1]
+        err = p.communicate(timeout=PATIENCE)[1]
         return p.returncode, err
 
     for force in (False, True):

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import time
 
-from tap import SITS, Dir, Tap, sits
+from tap import PATIENCE, SITS, Dir, Tap, sits
 
 tap = Tap()
 ROUNDS = 25
@@ -289,7 +289,7 @@ with Dir(memory=True) as d:
                 whole = (whole + time.monotonic() - begun) / 2
             except subprocess.TimeoutExpired:
                 p.send_signal(sig)
-            err = p.communicate(timeout=60)[1]
+            err = p.communicate(timeout=PATIENCE)[1]
             ended = p.returncode in (-sig, 128 + sig)
             stopped += ended
             between += ended and "kek.next" in keys()
@@ -310,7 +310,7 @@ with Dir(memory=True) as d:
     # ------------------------------------------------------------------ two at once
     def start_many(n, *args):
         ps = [subprocess.Popen([SITS, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(n)]
-        return [(*p.communicate(timeout=60), p.returncode) for p in ps]
+        return [(*p.communicate(timeout=PATIENCE), p.returncode) for p in ps]
 
     fresh(*many)
     sits("key", "new", new)
@@ -342,7 +342,7 @@ with Dir(memory=True) as d:
         tap.check("it waits, and says for what", "a.sits: waiting for another process" in p.stderr.readline())
         # It is at work: what is sealed under the old key now is not forgotten.
         r = sits("seal", "--quiet", "--key", key, plain, models / "deep" / "late.sits")
-    out, err = p.communicate(timeout=60)
+    out, err = p.communicate(timeout=PATIENCE)
     tap.check("and goes on; what came meanwhile is done too", p.returncode == 0 and r.rc == 0 and "2 rewrapped, 3 under the new" in out and
               all_under(key, NAMES + ["deep/late.sits"]) and "kek.next" not in keys(), (out, err))
 
@@ -357,7 +357,7 @@ with Dir(memory=True) as d:
             (models / "new").write_bytes(copy)
             os.rename(models / "new", models / "z.sits")
             (models / "deep" / "c.sits").write_bytes(copy)
-        out, err = p.communicate(timeout=60)
+        out, err = p.communicate(timeout=PATIENCE)
         tap.check(f"{way}: what takes the place of a file that was done is done too", "a.sits: waiting" in said and p.returncode == 0 and
                   out.splitlines()[-1].split()[0] == "6" and all_under(key) and "kek.next" not in keys(), (out, err))
 

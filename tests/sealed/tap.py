@@ -12,6 +12,7 @@ import tempfile
 
 BUILD = os.environ.get("BUILD", "build/gcc")
 SITS = os.path.abspath(f"{BUILD}/sits")
+PATIENCE = 300  # seconds until what must end counts as hanging
 
 
 class Tap:
@@ -49,7 +50,7 @@ class Result:
 
 
 def sits(*args, **kw):
-    p = subprocess.run([SITS, *map(str, args)], capture_output=True, text=True, errors="surrogateescape", timeout=120,
+    p = subprocess.run([SITS, *map(str, args)], capture_output=True, text=True, errors="surrogateescape", timeout=PATIENCE,
                        **kw)
     return Result(p.returncode, p.stdout, p.stderr)
 

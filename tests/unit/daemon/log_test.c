@@ -18,7 +18,7 @@
 
 #include "daemon/config.h"
 
-#define HUNG_S		60	/* a log that takes this long has hung */
+#define HUNG_S		300	/* a log that takes this long has hung */
 #define NR_LINES	1000	/* far more than the pipe holds */
 
 static struct {

@@ -14,6 +14,8 @@
 #include "libsits/tmpfile.h"
 #include "tests/unit/libsits/sealed_util.h"
 
+#define HUNG_S	300	/* what takes this long has hung */
+
 static struct sits_key *key;
 
 static int setup(void **state)
@@ -506,7 +508,7 @@ static int work_without_threads(void)
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
 		return 77;
-	alarm(60);
+	alarm(HUNG_S);
 	if (fork() != -1)
 		return 77;
 	if (open_own_key())
@@ -547,7 +549,7 @@ static int work_without(unsigned int nr)
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) ||
 	    syscall(nr, -1, 0, 0, 0, 0, 0) != -1 || errno != EPERM)
 		return 77;
-	alarm(60);	/* a hang is a failure */
+	alarm(HUNG_S);
 	return open_own_key() || sits_seal(ctx, in_dir("plain"), in_dir("out"), key, &o) ||
 	       sits_sealed_verify(ctx, in_dir("out"), key, NULL, NULL) ? 1 : 0;
 }
