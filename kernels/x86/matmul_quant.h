@@ -11,9 +11,9 @@
  *	few tokens	weights are unpacked in registers (256-element types: eight groups on the stack)
  *			and used for all tokens at once
  *	many tokens	blocks of PANEL tokens and CHUNK groups: their activations are laid side by side (a
- *			panel, which stays in the second-level cache for all strips of the call); then for each
- *			strip of 16 rows the weights of the chunk are unpacked once (wtile, in the first-level
- *			cache) and meet the panel's tokens, TILE at a time; partial sums wait in y. Both
+ *			panel, which stays in the second-level cache for all strips of the call); then for every
+ *			STRIPS strips of 16 rows the weights of the chunk are unpacked once (wtile, in the first-level
+ *			cache) and meet the panel's tokens, a tile at a time; partial sums wait in y. Both
  *			copies are on the stack, and wiped before return.
  */
 #ifndef SITS_KERNELS_X86_MATMUL_QUANT_H
@@ -206,7 +206,7 @@ TEMPLATE void tile_packed(const struct sits_matmul *mm, uint32_t type, const str
 	}
 }
 
-/* All tokens, nt at a time; nt is constant. Rows are still in a cache when the next ones come. */
+/* All tokens, nt at a time, and the last up to four by themselves; nt is constant. Rows are still in a cache when the next ones come. */
 TEMPLATE void rows_direct(const struct sits_matmul *mm, uint32_t type, size_t nt)
 {
 	const size_t rows = type & SITS_PACKED ? STRIP : VL;
@@ -215,8 +215,14 @@ TEMPLATE void rows_direct(const struct sits_matmul *mm, uint32_t type, size_t nt
 	for (size_t n = mm->n0; n < mm->n1; n = s.n + rows) {
 		s = strip_at(mm, type, n, rows);
 		for (size_t t = 0; t < mm->T; t += nt) {
-			if (type & SITS_PACKED)
+			bool few = nt > 4 && mm->T - t <= 4;
+
+			if (type & SITS_PACKED && few)
+				tile_packed(mm, type, &s, t, 4);
+			else if (type & SITS_PACKED)
 				tile_packed(mm, type, &s, t, nt);
+			else if (few)
+				tile_direct(mm, type, &s, t, 4);
 			else
 				tile_direct(mm, type, &s, t, nt);
 		}
@@ -232,62 +238,60 @@ TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type)
 #else
 
 /*
- * Many tokens. Of the including file: TILE, CHUNK, MANY (more tokens than that), NARROW (a last tile of up to so many tokens
- * computes only them), STRIPS_AHEAD (are the next strip's weights fetched while one is unpacked?), struct wtile (one
- * group of a strip's weights) and struct xtile (one group of TILE tokens), and
- *
- *	wtile_set(type, w, v, u)	vector v of w from u
- *	xtile_set(type, x, i, q)	token i of x from q; type is no constant
- *	tile_mac(kind, nt, acc, w, x)	one group of the first nt tokens and NV vectors added to acc[nt][NV]; nt is constant
+ * Many tokens. Of the including file, beside what tile16.h asks for: CHUNK, PANEL (tokens), MANY (more tokens than that), STRIPS_AHEAD (are
+ * the next strip's weights fetched while one is unpacked?), TILES(X) (how many tokens a tile may have), STRIPS (in a tile), and
+ * tile_size(left), the tokens of the next tile where so many are left; it may be more than those.
  *
  * Once weights are unpacked, types differ in how their scales enter, and in nothing else: three kinds of tiles serve all.
  */
-#define PANEL 64		/* tokens, a multiple of TILE */
+#define VECS (STRIPS * NV)
+
+#include "kernels/x86/tile16.h"
 
 struct panel {
-	struct xtile x[PANEL / TILE][CHUNK];
+	struct xtile x[(PANEL + TILE) * CHUNK];		/* tile after tile: of each group, all of its tokens */
 	struct wtile w[CHUNK];
+	float y[TILE * STRIPS * STRIP];			/* sums of a tile that goes over an edge */
 };
 
-/* What a type brings: its weights, n groups from src on, and its kind of tile. */
-typedef void unpack_fn(struct src src[NV], size_t n, struct wtile *w);
-typedef void tile_fn(const struct sits_matmul *mm, const struct strip *s, const struct wtile *w, const struct xtile *x, size_t g0,
-		     size_t n, size_t t);
+/* Where a tile's sums are between chunks: the first token's, and how far the next one's are. */
+struct sums {
+	float *strip[STRIPS];
+	size_t ld;
+};
 
-/* n groups from g0 on of tokens [t, t + nt) and a strip. kind and nt are constant. */
-TEMPLATE void tile_chunk(enum tile_kind kind, size_t nt, const struct sits_matmul *mm, const struct strip *s,
-			 const struct wtile *w, const struct xtile *x, size_t g0, size_t n, size_t t)
+/* What a type brings: its weights, n groups from src on as vectors v .. v + NV - 1, and its kind of tile. */
+typedef void unpack_fn(struct src src[NV], size_t n, struct wtile *w, size_t v);
+typedef void tile_fn(const struct wtile *w, const struct xtile *x, size_t n, size_t nt, bool fresh, const struct sums *y);
+
+/* n groups of nt tokens and STRIPS strips, added to what is in y, or to nothing. kind and nt are constant. */
+TEMPLATE void tile_chunk(enum tile_kind kind, size_t nt, const struct wtile *w, const struct xtile *x, size_t n, bool fresh,
+			 const struct sums *y)
 {
-	vf acc[TILE][NV];
+	vf acc[TILE][VECS];
 
 	UNROLL for (size_t i = 0; i < nt; i++) {
-		UNROLL for (size_t v = 0; v < NV; v++)
-			acc[i][v] = g0 && t + i < mm->T ? load_y(mm, s, v, t + i) : v_zero();
+		UNROLL for (size_t v = 0; v < VECS; v++)
+			acc[i][v] = fresh ? v_zero() : v_load(y->strip[v / NV] + i * y->ld + v % NV * VL);
 	}
 	for (size_t g = 0; g < n; g++)
-		tile_mac(kind, nt, acc, &w[g], &x[g]);
+		tile_mac(kind, nt, acc, &w[g], &x[g * nt]);
 	UNROLL for (size_t i = 0; i < nt; i++) {
-		UNROLL for (size_t v = 0; v < NV; v++) {
-			if (t + i < mm->T)
-				store_y(mm, s, v, t + i, acc[i][v]);
-		}
+		UNROLL for (size_t v = 0; v < VECS; v++)
+			v_store(y->strip[v / NV] + i * y->ld + v % NV * VL, acc[i][v]);
 	}
 }
 
+#define TILE_CASE(n) case n: tile_chunk(k, n, w, x, groups, fresh, y); break;
 #define TILE_KIND(name, kind)									\
-	static void name(const struct sits_matmul *mm, const struct strip *s, const struct wtile *w,	\
-			 const struct xtile *x, size_t g0, size_t n, size_t t)				\
-	{												\
-		size_t nt = mm->T - t;									\
-													\
-		if (NARROW >= 1 && nt == 1)								\
-			tile_chunk(kind, 1, mm, s, w, x, g0, n, t);					\
-		else if (NARROW >= 2 && nt == 2)							\
-			tile_chunk(kind, 2, mm, s, w, x, g0, n, t);					\
-		else if (NARROW >= 3 && nt == 3)							\
-			tile_chunk(kind, 3, mm, s, w, x, g0, n, t);					\
-		else											\
-			tile_chunk(kind, TILE, mm, s, w, x, g0, n, t);					\
+	static void name(const struct wtile *w, const struct xtile *x, size_t groups, size_t nt, bool fresh,	\
+			 const struct sums *y)							\
+	{											\
+		const enum tile_kind k = kind;							\
+												\
+		switch (nt) {									\
+		TILES(TILE_CASE)								\
+		}										\
 	}
 
 TILE_KIND(tile_scale, KIND_SCALE)
@@ -306,7 +310,7 @@ INLINE void fetch_strip(uint32_t type, const struct src *src)
 }
 
 /* type is constant. */
-TEMPLATE void strip_unpack(uint32_t type, struct src src[NV], size_t n, struct wtile *w)
+TEMPLATE void strip_unpack(uint32_t type, struct src src[NV], size_t n, struct wtile *w, size_t at)
 {
 	struct wgroup u[UNIT_MAX];
 
@@ -317,8 +321,37 @@ TEMPLATE void strip_unpack(uint32_t type, struct src src[NV], size_t n, struct w
 			unpack(type, &src[v], u);
 			src_next(type, &src[v]);
 			for (size_t k = 0; k < unit_groups(type); k++)
-				wtile_set(type, &w[g + k], v, &u[k]);
+				wtile_set(type, &w[g + k], at + v, &u[k]);
 		}
+	}
+}
+
+/* nt tokens from t on and the strips s, of which not all need be there. g: groups that were added before. */
+static void tile_at(const struct sits_matmul *mm, tile_fn *tile, struct panel *p, const struct xtile *x, const struct strip s[STRIPS],
+		    size_t t, size_t nt, size_t g, size_t n)
+{
+	bool whole = t + nt <= mm->T;
+	struct sums y = { .ld = mm->ldy };
+
+	for (size_t k = 0; k < STRIPS; k++) {
+		y.strip[k] = mm->y + t * mm->ldy + s[k].n;
+		whole &= s[k].hi - s[k].lo == STRIP;
+	}
+	if (whole) {
+		tile(p->w, x, n, nt, !g, &y);
+		return;
+	}
+	y.ld = STRIPS * STRIP;
+	for (size_t k = 0; k < STRIPS; k++)
+		y.strip[k] = p->y + k * STRIP;
+	for (size_t i = 0; g && i < nt && t + i < mm->T; i++) {
+		for (size_t v = 0; v < VECS; v++)
+			v_store(p->y + i * y.ld + v * VL, load_y(mm, &s[v / NV], v % NV, t + i));
+	}
+	tile(p->w, x, n, nt, !g, &y);
+	for (size_t i = 0; i < nt && t + i < mm->T; i++) {
+		for (size_t v = 0; v < VECS; v++)
+			store_y(mm, &s[v / NV], v % NV, t + i, v_load(p->y + i * y.ld + v * VL));
 	}
 }
 
@@ -327,29 +360,44 @@ static void block(const struct sits_matmul *mm, unpack_fn *unpack_strip, tile_fn
 		  size_t g0, size_t n)
 {
 	struct src src[NV];
-	struct strip s;
+	struct strip s[STRIPS], last = { 0 };
 
-	for (size_t t = t0; t < t1; t += TILE) {
-		for (size_t i = 0; i < TILE; i++) {
+	for (size_t t = t0, nt; t < t1; t += nt) {
+		nt = tile_size(t1 - t);
+		for (size_t i = 0; i < nt; i++) {
 			const struct sits_q16 *q = (const struct sits_q16 *)token_x(mm, t + i) + g0;
+			const struct sits_q16 *later = (const struct sits_q16 *)token_x(mm, t + i + 2) + g0;
 
-			for (size_t g = 0; g < n; g++)
-				xtile_set(mm->wtype, &p->x[(t - t0) / TILE][g], i, &q[g]);
+			for (size_t g = 0; g < n; g++, later++) {
+				_mm_prefetch((const char *)later, _MM_HINT_T0);
+				_mm_prefetch((const char *)later + 64, _MM_HINT_T0);
+				xtile_set(&p->x[(t - t0) * CHUNK + g * nt + i], &q[g]);
+			}
 		}
 	}
-	for (size_t at = mm->n0; at < mm->n1; at = s.n + STRIP) {
-		s = strip_at(mm, mm->wtype, at, STRIP);
-		UNROLL for (size_t v = 0; v < NV; v++)
-			src[v] = src_at(mm->wtype, mm->w, mm->w_row_bytes, s.n + v * VL, g0);
-		unpack_strip(src, n, p->w);
-		for (size_t t = t0; t < t1; t += TILE)
-			tile(mm, &s, p->w, p->x[(t - t0) / TILE], g0, n, t);
+	for (size_t at = mm->n0; at < mm->n1;) {
+		for (size_t k = 0; k < STRIPS; k++) {
+			if (at < mm->n1) {
+				last = strip_at(mm, mm->wtype, at, STRIP);
+				at = last.n + STRIP;
+			} else {
+				last.lo = last.hi = 0;	/* computed once more, and not stored */
+			}
+			s[k] = last;
+			UNROLL for (size_t v = 0; v < NV; v++)
+				src[v] = src_at(mm->wtype, mm->w, mm->w_row_bytes, last.n + v * VL, g0);
+			unpack_strip(src, n, p->w, k * NV);
+		}
+		for (size_t t = t0, nt; t < t1; t += nt) {
+			nt = tile_size(t1 - t);
+			tile_at(mm, tile, p, &p->x[(t - t0) * CHUNK], s, t, nt, g0, n);
+		}
 	}
 }
 
 static void matmul_many(const struct sits_matmul *mm, unpack_fn *unpack_strip, tile_fn *tile)
 {
-	size_t groups = mm->K / SITS_QG;
+	size_t groups = mm->K / SITS_QG, most = mm->T < PANEL ? mm->T : PANEL;
 	struct panel p;
 
 	for (size_t t = 0; t < mm->T; t += PANEL) {
@@ -357,8 +405,8 @@ static void matmul_many(const struct sits_matmul *mm, unpack_fn *unpack_strip, t
 			block(mm, unpack_strip, tile, &p, t, mm->T - t < PANEL ? mm->T : t + PANEL, g,
 			      groups - g < CHUNK ? groups - g : CHUNK);
 	}
-	memset(p.x, 0, ((mm->T < PANEL ? mm->T : PANEL) + TILE - 1) / TILE * sizeof(p.x[0]));
-	memset(p.w, 0, sizeof(p.w));
+	memset(p.x, 0, (most + TILE) * CHUNK * sizeof(p.x[0]));
+	memset(p.w, 0, sizeof(p.w) + sizeof(p.y));
 	__asm__ volatile("" : : "r"(&p) : "memory");	/* so that the wipe is not optimised away */
 }
 
@@ -389,9 +437,9 @@ TEMPLATE void matmul_type(const struct sits_matmul *mm, uint32_t type, unpack_fn
 #define PLAIN_AND_PACKED(name) { matmul_##name, NULL }
 #else
 #define MATMUL_TYPE(name, type)								\
-	static void unpack_strip_##name(struct src src[NV], size_t n, struct wtile *w)	\
+	static void unpack_strip_##name(struct src src[NV], size_t n, struct wtile *w, size_t v)	\
 	{										\
-		strip_unpack(type, src, n, w);						\
+		strip_unpack(type, src, n, w, v);					\
 	}										\
 											\
 	static void matmul_##name(const struct sits_matmul *mm)				\

@@ -56,115 +56,27 @@ INLINE vi dot(uint32_t type, const vi *w, const int8_t *x, int n, vi s)
 	return s;
 }
 
-/*
- * Many tokens: products of 16 bits. vpmaddwd multiplies 8 pairs of i16 and adds each pair, exactly, so nothing needs
- * splitting into bytes, offsets are taken off the weights at once, and all types cost the same. Bytes 0 and 2 of
- * a dword are one pair, 1 and 3 the other: no shuffle makes them. Four tokens and 16 rows: eight sums stay in registers
- * and each load serves two or four products.
- */
+/* Many tokens: four and 16 rows. */
 #define TILE 4
+#define TILES(X) X(4) X(3) X(2) X(1)
+#define TILE_LOOP ROLLED
+#define STRIPS 1
 #define CHUNK 16		/* groups; a multiple of UNIT_MAX */
+#define PANEL 64
 #define MANY 4
-#define NARROW 3
 #define STRIPS_AHEAD 1
 #define DIRECT 4
 
-struct wtile {
-	__m256i w[2][16];	/* vectors of the strip; pairs (0, 2) of dwords 0 .. 7, then pairs (1, 3) */
-	__m256 sc[2], mn[2];
-};
-
-struct xtile {
-	int32_t x[4][16];	/* tokens; pairs in the same order */
-	float d[4], s[4];
-};
-
-#include "kernels/x86/unpack.h"
-
-INLINE void wtile_set(uint32_t type, struct wtile *w, size_t v, const struct wgroup *u)
+INLINE size_t tile_size(size_t left)
 {
-	uint32_t base = type & ~(uint32_t)SITS_PACKED;
-	vi off = _mm256_set1_epi16(base == SITS_Q4_0 ? 8 : base == SITS_Q5_0 ? 16 : base == SITS_Q6_K ? 32 : 0);
-
-	UNROLL for (int j = 0; j < 8; j++) {
-		if (base == SITS_Q8_0) {
-			w->w[v][j] = _mm256_srai_epi16(_mm256_slli_epi16(u->w[j], 8), 8);
-			w->w[v][8 + j] = _mm256_srai_epi16(u->w[j], 8);
-			continue;
-		}
-		w->w[v][j] = _mm256_sub_epi16(_mm256_and_si256(u->w[j], _mm256_set1_epi16(255)), off);
-		w->w[v][8 + j] = _mm256_sub_epi16(_mm256_srli_epi16(u->w[j], 8), off);
-	}
-	w->sc[v] = u->sc;
-	w->mn[v] = u->mn;
+	return left < TILE ? left : TILE;
 }
 
-INLINE void xtile_set(uint32_t type, struct xtile *x, size_t i, const struct sits_q16 *q)
-{
-	vi hi = vi_load(q->hi), lo = vi_load(q->lo);
-	vi even = _mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8), odd = _mm256_srai_epi16(lo, 8);
-
-	/* hi * 128: its byte moved to the top of 16 bits, and down by one with its sign. */
-	even = _mm256_add_epi16(even, _mm256_srai_epi16(_mm256_slli_epi16(hi, 8), 1));
-	odd = _mm256_add_epi16(odd, _mm256_slli_epi16(_mm256_srai_epi16(hi, 8), 7));
-	_mm256_storeu_si256((void *)x->x[i], even);
-	_mm256_storeu_si256((void *)(x->x[i] + 8), odd);
-	x->d[i] = q->d;
-	x->s[i] = q->s;
-}
-
-/* Dwords [j0, j1) of one kind of pairs. A loop, since compilers spill the sums when all of it is unrolled. */
-TEMPLATE void tile_pairs(size_t nt, vi s[TILE][2], const struct wtile *w, const struct xtile *x, int j0, int j1)
-{
-	ROLLED for (int j = j0; j < j1; j++) {
-		vi w0 = w->w[0][j], w1 = w->w[1][j];
-
-		UNROLL for (size_t i = 0; i < nt; i++) {
-			vi xv = vi_set1(x->x[i][j]);
-
-			vi_add_to(s[i][0], _mm256_madd_epi16(w0, xv));
-			vi_add_to(s[i][1], _mm256_madd_epi16(w1, xv));
-		}
-	}
-}
-
-/* Groups' products from s, with scale sc. */
-TEMPLATE void tile_scaled(size_t nt, vf acc[TILE][2], vi s[TILE][2], const struct xtile *x, const vf sc[2])
-{
-	UNROLL for (size_t i = 0; i < nt; i++) {
-		vf d = v_set1(x->d[i]);
-
-		acc[i][0] = v_fma(vi_to_f(s[i][0]), v_mul(sc[0], d), acc[i][0]);
-		acc[i][1] = v_fma(vi_to_f(s[i][1]), v_mul(sc[1], d), acc[i][1]);
-		s[i][0] = s[i][1] = vi_zero();
-	}
-}
-
-TEMPLATE void tile_mac(enum tile_kind kind, size_t nt, vf acc[TILE][2], const struct wtile *w, const struct xtile *x)
-{
-	vi s[TILE][2];
-
-	UNROLL for (size_t i = 0; i < nt; i++)
-		s[i][0] = s[i][1] = vi_zero();
-	if (kind == KIND_HALVES) {
-		tile_pairs(nt, s, w, x, 0, 4);
-		tile_pairs(nt, s, w, x, 8, 12);
-		tile_scaled(nt, acc, s, x, w->sc);
-		tile_pairs(nt, s, w, x, 4, 8);
-		tile_pairs(nt, s, w, x, 12, 16);
-		tile_scaled(nt, acc, s, x, w->mn);
-		return;
-	}
-	tile_pairs(nt, s, w, x, 0, 16);
-	tile_scaled(nt, acc, s, x, w->sc);
-	if (kind == KIND_MIN) {
-		UNROLL for (size_t i = 0; i < nt; i++) {
-			vf sum = v_set1(x->s[i]);
-
-			acc[i][0] = v_fma(w->mn[0], sum, acc[i][0]);
-			acc[i][1] = v_fma(w->mn[1], sum, acc[i][1]);
-		}
-	}
-}
+INLINE vi v16_set1(int16_t n) { return _mm256_set1_epi16(n); }
+INLINE vi v16_sub(vi a, vi b) { return _mm256_sub_epi16(a, b); }
+INLINE vi v16_sll(vi a, int n) { return _mm256_slli_epi16(a, n); }
+INLINE vi v16_srl(vi a, int n) { return _mm256_srli_epi16(a, n); }
+INLINE vi v16_sra(vi a, int n) { return _mm256_srai_epi16(a, n); }
+INLINE vi v16_mac(vi s, vi w, vi x) { return _mm256_add_epi32(s, _mm256_madd_epi16(w, x)); }
 
 #include "kernels/x86/matmul_quant.h"

@@ -103,7 +103,7 @@ static void check_against_ref(const struct sits_backend *b, const struct mm_case
 static void against_ref(const struct sits_backend *b)
 {
 	static const size_t rows[] = { 1, 5, 8, 16, 17, 33, 50 };
-	static const size_t tokens[] = { 1, 2, 3, 4, 5, 8, 9, 11, 12, 16, 23, 70 };
+	static const size_t tokens[] = { 1, 2, 3, 4, 5, 8, 9, 11, 12, 16, 23, 32, 33, 34, 35, 36, 37, 38, 70 };
 	struct mm_case c;
 
 	for (size_t i = 0; i < NR_TYPES; i++) {
@@ -123,9 +123,11 @@ static void against_ref(const struct sits_backend *b)
 			case_fini(&c);
 		}
 		/* Several chunks of K, more tokens than a panel has, and rows that lie a power of two apart. */
-		case_init(&c, all_types[i], 2048 + block, 18, 67, 0);
-		check_against_ref(b, &c);
-		case_fini(&c);
+		for (size_t n = 16; n <= 50; n += 17) {
+			case_init(&c, all_types[i], 2048 + block, n, 131, 0);
+			check_against_ref(b, &c);
+			case_fini(&c);
+		}
 	}
 }
 
@@ -165,7 +167,7 @@ static void invariance(const struct sits_backend *b)
 	struct mm_case c;
 
 	for (size_t i = 0; i < NR_TYPES; i++) {
-		case_init(&c, all_types[i], is_float_type(all_types[i]) ? 301 : 1024, 45, 37, 0);
+		case_init(&c, all_types[i], is_float_type(all_types[i]) ? 301 : 1024, 45, 70, 0);
 		check_invariance(b, &c);
 		case_fini(&c);
 	}
@@ -431,10 +433,10 @@ static void empty_products_touch_nothing(void **state)
 /* A packed matrix gives the bits of the plain one. */
 static void packed(const struct sits_backend *b)
 {
-	static const size_t tokens[] = { 1, 3, 8, 20 };
+	static const size_t tokens[] = { 1, 3, 8, 12, 20, 35 };
 
 	for (size_t i = 0; i < NR_TYPES; i++) {
-		for (size_t t = 0; t < 4 && all_types[i] & SITS_PACKED; t++) {
+		for (size_t t = 0; t < sizeof(tokens) / sizeof(tokens[0]) && all_types[i] & SITS_PACKED; t++) {
 			uint32_t plain = all_types[i] & ~(uint32_t)SITS_PACKED;
 			size_t N = 1 + rnd() % 70, K = sits_dtype_info(plain)->block_elems * (1 + rnd() % 5);
 			struct mm_case c, p;
