@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -53,14 +54,18 @@ static double stopwatch(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
+#define HUGE ((size_t)2 << 20)
+
 static void *alloc(size_t bytes)
 {
 	void *p = NULL;
 
-	if (posix_memalign(&p, 4096, bytes ? bytes : 1)) {
+	if (posix_memalign(&p, bytes < HUGE ? 4096 : HUGE, bytes ? bytes : 1)) {
 		fprintf(stderr, "attn_bench: no memory for %zu bytes\n", bytes);
 		exit(1);
 	}
+	if (bytes >= HUGE)
+		madvise(p, bytes, MADV_HUGEPAGE);	/* as the engine's memory is (daemon/engine/mem.c) */
 	memset(p, 0, bytes);
 	return p;
 }
