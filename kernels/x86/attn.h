@@ -28,6 +28,7 @@
 #define BLOCK_PAGES 4
 #define BLOCK (BLOCK_PAGES * P)
 #define ALL_PAGES ((1u << BLOCK_PAGES) - 1)
+#define AHEAD (VL == 16 ? 2 : 1)	/* pages */
 #define SEGMENT 512
 /* So few rows wait for memory: they take values page by page, which prefetches evenly. More rows wait for the
  * multipliers: they take a block at a time, so that sums stay in registers longer. */
@@ -460,27 +461,30 @@ static bool find_head(const struct task *t, size_t pos, struct head *h)
 	return true;
 }
 
-/* What is read next: keys page by page, then values page by page, then the next block's keys. */
+/* What is read AHEAD pages later: keys page by page, then values page by page, then the next block's keys. */
 static void look_ahead(const struct task *t, size_t base, struct head *h, uint32_t present)
 {
-	size_t before = BLOCK_PAGES;
+	const uint8_t *order[2 * BLOCK_PAGES + AHEAD] = { NULL }, **ahead[2 * BLOCK_PAGES];
 	struct head next;
+	size_t n = 0;
 
-	for (size_t i = 0; i < BLOCK_PAGES; i++) {
-		if (!(present >> i & 1))
+	for (size_t i = 0; i < 2 * BLOCK_PAGES; i++) {
+		struct head *page = &h[i % BLOCK_PAGES];
+
+		if (!(present >> i % BLOCK_PAGES & 1))
 			continue;
-		if (before < BLOCK_PAGES) {
-			h[before].k_ahead = h[i].k;
-			h[before].v_ahead = h[i].v;
-		}
-		before = i;
+		order[n] = i < BLOCK_PAGES ? page->k : page->v;
+		ahead[n++] = i < BLOCK_PAGES ? &page->k_ahead : &page->v_ahead;
 	}
-	if (before == BLOCK_PAGES)
-		return;
-	if (!t->a->shape.v_in_k)
-		h[before].k_ahead = h[__builtin_ctz(present)].v;
-	if (base + BLOCK <= t->row[t->n - 1].pos && find_head(t, base + BLOCK, &next))
-		h[before].v_ahead = next.k;
+	for (size_t i = 0; i < AHEAD; i++) {
+		size_t pos = base + BLOCK + i * P;
+
+		order[n + i] = pos <= t->row[t->n - 1].pos && find_head(t, pos, &next) ? next.k : NULL;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (order[i + AHEAD])
+			*ahead[i] = order[i + AHEAD];
+	}
 }
 
 /* Page by page, so that all tiles find it in the nearest cache. One tile prefetches. */
