@@ -61,11 +61,17 @@ with Dir(memory=True) as d:
               "0644" in r.err, r)
     r = sits("key", "import", f"file:{d / 'in'}", "--from", d / "none")
     tap.check("import from a file that is not there", r.rc == 1 and "none: No such file" in r.err, r)
+    r = sits("key", "import", f"file:{d / 'in'}", "--json", "--from", d / "none")
+    tap.check("and says so in JSON", r.rc == 1 and r.json["ok"] is False and r.json["error"] == "ENOENT" and
+              "none: No such file" in r.json["message"] and r.err.count("\n") == 1, r)
     os.unlink(d / "in")
     os.unlink(d / "given")
     main, term = pty.openpty()
     p = subprocess.run([SITS, "key", "import", f"file:{d / 'in'}"], stdin=term, capture_output=True, text=True)
     tap.check("import reads no key from a terminal", p.returncode == 1 and "is a terminal" in p.stderr and "--from" in p.stderr, p)
+    p = subprocess.run([SITS, "key", "import", f"file:{d / 'in'}", "--json"], stdin=term, capture_output=True, text=True)
+    tap.check("nor does it in JSON", p.returncode == 1 and '"ok": false' in p.stdout and "is a terminal" in p.stdout and
+              p.stderr.count("\n") == 1, p)
     os.close(main)
     os.close(term)
     r = sits("key", "import", "tpm:model", stdin=subprocess.DEVNULL)

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -142,24 +143,36 @@ static int key_install(struct key_args *a)
 	return with_key(a, get_installed);
 }
 
-/* Where the key is read from. Return: a descriptor; -1, after a message. */
-static int open_from(const char *from)
+/* Why the key can't be read. Return: -1. */
+static int no_input(const struct key_args *a, const char *what, int err, const char *words)
 {
-	struct stat st;
-	int fd;
+	tool_fail_because(KEY_CMD, what, err, words, a->json);
+	return -1;
+}
 
-	if (!from) {
+/* Where the key is read from. Return: a descriptor; -1, after a message. */
+static int open_from(const struct key_args *a)
+{
+	char words[PATH_MAX + 128];
+	struct stat st;
+	int fd, err;
+
+	if (!a->from) {
 		if (!isatty(STDIN_FILENO))
 			return STDIN_FILENO;
 		/* It would be seen, and stay in the terminal's memory. */
-		tool_error(KEY_CMD, "standard input is a terminal: let the key come through a pipe, or give --from FILE");
-		return -1;
+		return no_input(a, "standard input", -EINVAL,
+				"standard input is a terminal: let the key come through a pipe, or give --from FILE");
 	}
-	fd = open(from, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	if (fd < 0)
-		tool_error(KEY_CMD, "--from %s: %s", from, strerror(errno));
-	else if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_mode & 077)
-		tool_error(KEY_CMD, "warning: --from %s: others may have read this key: it has mode %04o", from, (unsigned int)st.st_mode & 07777);
+	fd = open(a->from, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	if (fd < 0) {
+		err = errno;
+		snprintf(words, sizeof(words), "--from %s: %s", a->from, strerror(err));
+		return no_input(a, a->from, -err, words);
+	}
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_mode & 077)
+		tool_error(KEY_CMD, "warning: --from %s: others may have read this key: it has mode %04o", a->from,
+			   (unsigned int)st.st_mode & 07777);
 	return fd;
 }
 
@@ -167,7 +180,7 @@ static int key_import(struct key_args *a)
 {
 	int status;
 
-	a->from_fd = open_from(a->from);
+	a->from_fd = open_from(a);
 	if (a->from_fd < 0)
 		return 1;
 	status = with_key(a, get_imported);
