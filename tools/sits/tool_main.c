@@ -17,7 +17,7 @@ static void help(const struct tool_program *p, FILE *to)
 
 	fputs(p->before, to);
 	for (i = 0; i < p->nr_cmds; i++)
-		fprintf(to, "  %-10s %s\n", p->cmds[i]->name, p->cmds[i]->summary);
+		fprintf(to, "  %-10s  %s\n", p->cmds[i]->name, p->cmds[i]->summary);
 	fputs(p->after, to);
 }
 
