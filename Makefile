@@ -65,7 +65,7 @@ $(O)/%.a:
 -include $(patsubst %.o,%.d,$(CRYPTO_OBJS) $(LIB_OBJS) $(KERNEL_OBJS) $(DAEMON_OBJS))
 -include $(shell find $(O) -name '*.d' 2>/dev/null)
 
-.PHONY: help run test check bench deps install clean
+.PHONY: help run test check bench install clean
 help:
 	@echo 'make                 build everything into $(O)'
 	@echo 'make run             seal a small real model, serve it, ask it something'
