@@ -85,6 +85,10 @@ with Dir(memory=True) as d:
     tap.check("types by name, the last rule counts", r.rc == 0 and types["blk.0.ffn_up.weight"] == "Q4_0" and
               types["blk.1.ffn_up.weight"] == "Q8_0" and types["blk.1.attn_v.weight"] == "F32" and
               types["token_embd.weight"] == "Q8_0" and types["blk.0.attn_norm.weight"] == "F32", r)
+    for option, name in (("--type", "q9"), ("--type", "q6_k"), ("--output-type", "q9"), ("--tensor", "*=q9")):
+        r = quantize("--type", "keep", option, name, dst=d / "no")
+        tap.check(f"{option} {name} is refused, and what there is told", r.rc == 2 and name.removeprefix("*=") in r.err and "Q4_K, BF16" in r.err and
+                  ("awq-int8" in r.err.splitlines()[0]) == (option == "--type"), r)
     r = quantize("--type", "q8_0", "--tensor", "blk.7.*=q4_0", dst=d / "no")
     tap.check("a rule that matches nothing is refused", r.rc == 1 and "blk.7" in r.err, r)
     for rule in ("*norm*=q8_0", "blk.0.attn_norm.weight=f16"):

@@ -76,13 +76,32 @@ struct job {
 	struct ppl_result before, after;	/* with --perplexity */
 };
 
+/* The types that can be written, for a message. */
+static const char *type_list(char *buf, size_t size)
+{
+	const struct sits_dtype_info *info;
+	size_t n = 0;
+	uint32_t t;
+
+	for (t = 0; t < 0x10000 && n < size; t++) {
+		info = sits_dtype_info(t);
+		if (info && quants_can(t))
+			n += (size_t)snprintf(buf + n, size - n, "%s, ", info->name);
+	}
+	return buf;
+}
+
 static int type_arg(const char *option, const char *name, uint32_t *type)
 {
+	const char *why = NULL;
+	char list[256];
+
 	if (!quant_type(name, type))
-		return tool_usage(CMD, "%s '%s' is no type", option, name);
-	if (*type != QUANT_KEEP && !quants_can(*type))
-		return tool_usage(CMD, "%s '%s' is a type that is read, not written", option, name);
-	return 0;
+		why = "no type";
+	else if (*type != QUANT_KEEP && !quants_can(*type))
+		why = "a type that is read, not written";
+	return why ? tool_usage(CMD, "%s '%s' is %s; there are %skeep%s", option, name, why, type_list(list, sizeof(list)),
+				strcmp(option, "--type") ? "" : ", awq-int8") : 0;
 }
 
 /* Arguments of options: @arg is the struct args. Return: 0, or an exit status after a message. */
