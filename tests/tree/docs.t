@@ -100,5 +100,16 @@ for md in tracked:
             problems.append(f"{md}: make {target}: no such target")
 check("make targets in documents exist", problems)
 
+# What `make help` names for a target to take must be no name of the build's own: it would be overridden, and a file of that name made.
+problems = []
+text = run("make", "-s", "help")[1]
+names = sorted(set(re.findall(r"\b([A-Z_]+)=", text.partition("\nVariables:")[0])))
+for name in names if len(names) > 5 else ["none"]:
+    out = run("make", "-pnq", "help", f"{name}=/sits-probe")[1]
+    if f"{name} = /sits-probe" not in out.splitlines():
+        problems.append(f"make: {name} was not seen")
+    problems += [f"make {name}=: {line[:100]}" for line in out.splitlines() if re.search(r"^[^#\t]*/sits-probe.*:(?!=)", line)]
+check("variables that make help names are used for nothing else", problems)
+
 print(f"1..{len(results)}")
 sys.exit(not all(results))
