@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# side by side
 # kmod_build.t - sits.ko and sits_sm4.ko build against every installed set of kernel headers, and against Linux 6.1 and 6.12
 # in any case: without a warning of gcc (W=1) or sparse (C=2), without vector registers where they are not meant; modinfo tells
 # all it should; the vector cores are those that userspace is tested with. All of crypto/ builds as well, as compiled code.

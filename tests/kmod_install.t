@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# side by side
 # kmod_install.t - what is installed with the kernel modules works: the sources that DKMS gets build by the line that DKMS would
 # run, the modules lie where modprobe looks, the udev rule, users, parameters and unit are understood by those who read them.
 set -u

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
+# side by side
 """The kernel's own checkpatch on the modules and on their interface, with --strict.
 
 It is in no package of headers: three files of Debian's linux-source-6.1 are taken out of the package, once, into
