@@ -347,7 +347,7 @@ static bool change_modules(const char *modules, bool remove)
 		/* What the kernel does in the background may hold a module for a moment yet: a self-test's thread, RCU. */
 		struct end end = run_command(command, MODULE_TIMEOUT);
 
-		for (int again = 0; remove && again < 40 && !strcmp(end.how, "exit") && end.value; again++) {
+		for (int again = 0; remove && again < 300 && !strcmp(end.how, "exit") && end.value; again++) {
 			usleep(100000);
 			end = run_command(command, MODULE_TIMEOUT);
 		}

@@ -531,7 +531,7 @@ static void attack_swap(int fd)
 	pattern_scan_file(&secret, "/dev/ram1", &f);
 	check(c.pages > 0, "swap: ordinary memory is in it");
 	check_int(f.pages, 0, "swap: nothing of the region");
-	for (i = 0; i < 500 && rmdir(CGROUP); i++)
+	for (i = 0; i < 3000 && rmdir(CGROUP); i++)
 		usleep(10000);
 }
 

@@ -88,7 +88,7 @@ static bool state_is(const struct state *want)
 {
 	struct state s = state_now();
 
-	for (int tries = 0; tries < 500 && memcmp(&s, want, sizeof(s)); tries++) {
+	for (int tries = 0; tries < 3000 && memcmp(&s, want, sizeof(s)); tries++) {
 		usleep(10000);
 		s = state_now();
 	}
@@ -189,7 +189,7 @@ static int unload_sits(void)
 	int ret = -EAGAIN;
 
 	/* On 6.12 a self-test's thread may hold a module for a moment after it was loaded. */
-	for (int tries = 0; tries < 500 && ret == -EAGAIN; tries++) {
+	for (int tries = 0; tries < 3000 && ret == -EAGAIN; tries++) {
 		ret = syscall(SYS_delete_module, "sits", O_NONBLOCK) ? -errno : 0;
 		if (ret)
 			usleep(10000);

@@ -555,7 +555,7 @@ int main(void)
 	open_dev();
 	check(nothing_left(), "no region is left");
 	i = info();
-	for (int tries = 0; tries < 500 && (i.nr_queues || i.nr_channels); tries++) {
+	for (int tries = 0; tries < 3000 && (i.nr_queues || i.nr_channels); tries++) {
 		usleep(10000);
 		i = info();
 	}
@@ -565,7 +565,7 @@ int main(void)
 	check_int(read_number("/sys/class/misc/sits/dma_maps"), 0, "no DMA mapping is left");
 	write_text(LIMIT, "0");
 	close(dev);
-	for (int tries = 0; tries < 500 && (ret = unload()) == -EAGAIN; tries++)
+	for (int tries = 0; tries < 3000 && (ret = unload()) == -EAGAIN; tries++)
 		usleep(10000);
 	check_int(ret, 0, "the module goes");
 	check(!system("modprobe sits"), "and comes back");

@@ -326,11 +326,11 @@ static void test_cgroup(void)
 	write_text("/proc/sys/vm/oom_dump_tasks", "1");
 	close(kmsg);
 	/* All that was charged comes back. */
-	for (int tries = 0; tries < 500 && (bytes = current_bytes()) > 1 << 20; tries++)
+	for (int tries = 0; tries < 3000 && (bytes = current_bytes()) > 1 << 20; tries++)
 		usleep(10000);
 	check(bytes >= 0 && bytes <= 1 << 20, "memory cgroup: what was charged to it has come back");
 	printf("# %ld bytes\n", bytes);
-	for (int tries = 0; tries < 500 && rmdir(CGROUP); tries++)
+	for (int tries = 0; tries < 3000 && rmdir(CGROUP); tries++)
 		usleep(10000);
 	check(access(CGROUP, F_OK), "memory cgroup: can be removed");
 }

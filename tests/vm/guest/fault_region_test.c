@@ -374,7 +374,7 @@ static void test_rounds(void)
 		one_round(i);
 	check(nothing_left(), "rounds: nothing is left of 1000 more");
 	/* What is freed by RCU takes a moment; caches keep some for each processor. */
-	for (tries = 0; tries < 300; tries++) {
+	for (tries = 0; tries < 1500; tries++) {
 		kb_after = free_kb();
 		if (!grown(before, nr, 500, false) && kb - kb_after < 2000)
 			break;

@@ -26,7 +26,7 @@ loaded() {
 
 # Take a module out. The kernel's own threads may hold it for a moment after a self-test or the last close.
 unload() {
-	for _ in $(seq 100); do
+	for _ in $(seq 300); do
 		rmmod "$1" && return 0
 		loaded "$1" || return 1
 		sleep 0.1

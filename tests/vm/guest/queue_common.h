@@ -384,7 +384,7 @@ static bool no_queue_left(void)
 {
 	struct sits_get_info i = info();
 
-	for (int tries = 0; tries < 1000 && (i.nr_queues || i.nr_channels); tries++) {
+	for (int tries = 0; tries < 3000 && (i.nr_queues || i.nr_channels); tries++) {
 		usleep(10000);
 		i = info();
 	}

@@ -177,7 +177,7 @@ static bool nothing_left(void)
 {
 	struct sits_get_info i = info();
 
-	for (int tries = 0; tries < 500 && (i.nr_regions || i.region_used_bytes); tries++) {
+	for (int tries = 0; tries < 3000 && (i.nr_regions || i.region_used_bytes); tries++) {
 		usleep(10000);
 		i = info();
 	}

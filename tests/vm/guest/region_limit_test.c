@@ -178,7 +178,7 @@ static int in_cgroup(void *arg)
 	if (current_bytes() < before + (8 << 20))
 		return 3;
 	close(fd);
-	for (int tries = 0; tries < 500 && current_bytes() > before + (4 << 20); tries++)
+	for (int tries = 0; tries < 3000 && current_bytes() > before + (4 << 20); tries++)
 		usleep(10000);
 	if (current_bytes() > before + (4 << 20))
 		return 4;
@@ -231,7 +231,7 @@ static void test_cgroup(void)
 		fclose(f);
 	check_int(kills, 0, "memory cgroup: nobody was killed for it");
 	check(nothing_left(), "memory cgroup: nothing is left");
-	for (int tries = 0; tries < 500 && rmdir(CGROUP); tries++)
+	for (int tries = 0; tries < 3000 && rmdir(CGROUP); tries++)
 		usleep(10000);
 	check(access(CGROUP, F_OK), "memory cgroup: can be removed");
 }

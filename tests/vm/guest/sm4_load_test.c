@@ -283,7 +283,7 @@ static void test_killed(void)
 	}
 	check_int(seen, 5, "killed: five times in a load");
 	/* Requests under way end before the cipher is let go of. */
-	while (users_of_best(best) != before && tries++ < 1000)
+	while (users_of_best(best) != before && tries++ < 3000)
 		usleep(10000);
 	check_int(users_of_best(best), before, "killed: the cipher is not in use any more");
 	check_int(load_many(2), 0, "killed: loads afterwards");

@@ -18,7 +18,7 @@ variants() {
 
 # Since 6.12 the kernel's self-tests run after the registration; those who ask for a cipher wait for them.
 tested() {
-	for _ in $(seq 300); do
+	for _ in $(seq 1500); do
 		algs | grep sits | grep -qv "passed$" || return 0
 		usleep 20000
 	done

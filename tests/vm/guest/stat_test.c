@@ -320,9 +320,9 @@ int main(void)
 	limit_and_watch();
 	told_by_info();
 	close(dev);
-	check_int(system("for i in $(seq 100); do rmmod sits && exit 0; sleep 0.1; done; exit 1"), 0, "the module goes");
+	check_int(system("for i in $(seq 300); do rmmod sits && exit 0; sleep 0.1; done; exit 1"), 0, "the module goes");
 	/* It came along. */
-	check_int(system("for i in $(seq 100); do grep -q ^sits_sm4 /proc/modules || exit 0; rmmod sits_sm4; sleep 0.1; done; exit 1"), 0,
+	check_int(system("for i in $(seq 300); do grep -q ^sits_sm4 /proc/modules || exit 0; rmmod sits_sm4; sleep 0.1; done; exit 1"), 0,
 		  "and so does sits_sm4");
 	return done();
 }

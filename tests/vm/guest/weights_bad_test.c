@@ -366,7 +366,7 @@ static void test_freed(void)
 	get_phys(region, &ph);
 	check_int(load(0, region, &a), 0, "freed: a load");
 	close(region);
-	while (!is_wiped(&ph, 4096) && tries++ < 500)
+	while (!is_wiped(&ph, 4096) && tries++ < 3000)
 		usleep(10000);
 	/* Nobody has asked for memory of that size since. */
 	uint8_t *p = peek(&ph, LEN);

@@ -288,7 +288,7 @@ static void disk_remove(void)
 {
 	check_int(rmdir(NULLB) ? -errno : 0, 0, "the disk is removed");
 	/* What the kernel does in the background may hold the module for a moment yet. */
-	check(!system("umount /sys/kernel/config; i=0; until modprobe -r null_blk 2>/dev/null; do [ $i -lt 300 ] || exit 1; i=$((i+1)); usleep 20000; done"),
+	check(!system("umount /sys/kernel/config; i=0; until modprobe -r null_blk 2>/dev/null; do [ $i -lt 1500 ] || exit 1; i=$((i+1)); usleep 20000; done"),
 	      "its module is removed");
 }
 
@@ -309,7 +309,7 @@ static void unmount(const char *at)
 {
 	char cmd[128];
 
-	snprintf(cmd, sizeof(cmd), "i=0; until umount %s 2>/dev/null; do [ $i -lt 300 ] || exit 1; i=$((i+1)); usleep 20000; done", at);
+	snprintf(cmd, sizeof(cmd), "i=0; until umount %s 2>/dev/null; do [ $i -lt 1500 ] || exit 1; i=$((i+1)); usleep 20000; done", at);
 	check(!system(cmd), "unmount %s", at);
 }
 

@@ -50,7 +50,7 @@ static bool loads_after(int region)
 
 	do {
 		ret = load_ioctl(&a);
-	} while (ret == -EBUSY && tries++ < 1000 && !usleep(10000));
+	} while (ret == -EBUSY && tries++ < 3000 && !usleep(10000));
 	if (ret == -EACCES)	/* the other one has come to its end */
 		ret = 0;
 	if (ret)
@@ -398,7 +398,7 @@ static void test_unload(void)
 	io_uring_queue_exit(&ring);
 	do {
 		ret = unload();
-	} while (ret == -EAGAIN && tries++ < 500 && !usleep(10000));
+	} while (ret == -EAGAIN && tries++ < 3000 && !usleep(10000));
 	check_int(ret, 0, "unload: after it");
 	check_int(system("modprobe sits"), 0, "load the module again");
 	open_dev();
@@ -511,7 +511,7 @@ static void test_cgroup(void)
 	check(nothing_left(), "memory cgroup: nothing is left");
 	unmount("/tmp/weights-ext4");
 	disk_remove();
-	for (int tries = 0; tries < 500 && rmdir(CGROUP); tries++)
+	for (int tries = 0; tries < 3000 && rmdir(CGROUP); tries++)
 		usleep(10000);
 	check(access(CGROUP, F_OK), "memory cgroup: can be removed");
 }

@@ -214,7 +214,7 @@ static void test_outlives(void)
 	check_int(imp_do(imp, SITS_TEST_UNMAP), 0, "outlives: unmapped");
 	check_int(unload(), -EAGAIN, "outlives: attached, and the module can't go");
 	close(imp);
-	for (tries = 0; tries < 500 && (ret = unload()) == -EAGAIN; tries++)
+	for (tries = 0; tries < 3000 && (ret = unload()) == -EAGAIN; tries++)
 		usleep(10000);
 	check_int(ret, 0, "outlives: closed, and the module can go");
 	check_int(system("modprobe sits"), 0, "load it again");
