@@ -71,7 +71,7 @@ help:
 	@echo 'make run             seal a small real model, serve it, ask it something'
 	@echo '                     MODEL=path PROMPT=text PROVIDER=kernel|user RUN_ARGS="--json -n 32 --temp 0"'
 	@echo 'make test            install what is missing, run every test'
-	@echo 'make check           the tests alone, on what is built here [MATCH=text]'
+	@echo 'make check           the tests of this build alone; installs nothing [MATCH=text]'
 	@echo 'make bench           measure, beside the peers [BENCH=name]; build/bench/results.jsonl'
 	@echo 'make fuzz            10 million executions of each reader [FUZZ=name] [RUNS=n]'
 	@echo 'make check-crypto-long   10 million random messages to SM4 on every core [CASES=n]'
