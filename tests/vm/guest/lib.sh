@@ -34,7 +34,7 @@ unload() {
 	return 1
 }
 
-# "NAME DRIVER SELFTEST" of every algorithm of the kernel.
+# "NAME DRIVER SELFTEST" of every algorithm of the kernel, without placeholders for those that are being tested (proc_crypto.h).
 algs() {
-	awk '$1 == "name" { n = $3 } $1 == "driver" { d = $3 } $1 == "selftest" { print n, d, $3 }' /proc/crypto
+	awk '{ v[$1] = $3 } NF == 0 { if (v["type"] != "larval") print v["name"], v["driver"], v["selftest"]; delete v }' /proc/crypto
 }

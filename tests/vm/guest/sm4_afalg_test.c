@@ -24,6 +24,7 @@
 
 #include "crypto/sm4.h"
 #include "tests/unit/crypto/reference.h"
+#include "tests/vm/guest/proc_crypto.h"
 
 #define MAX 60000	/* AF_ALG takes 16 pages at once */
 #define MAX_PIECES 12
@@ -437,29 +438,23 @@ static void test_keys_of_other_lengths_are_refused(void **state)
 	}
 }
 
-/* The value of @field in the block of /proc/crypto whose driver is @driver; "" where there is none. */
+/* The value of @field of the algorithm whose driver is @driver; "" where there is none. */
 static void proc_crypto(const char *driver, const char *field, char value[128])
 {
 	FILE *f = fopen("/proc/crypto", "re");
-	char line[256], found[128] = "", name[64], text[128];
-	bool ours = false;
+	char block[PROC_CRYPTO_BYTES];
 
 	assert_non_null(f);
 	value[0] = '\0';
-	while (fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%63s : %127[^\n]", name, text) != 2) {
-			if (ours)
-				break;
-			found[0] = '\0';
-			continue;
+	while (proc_crypto_next(f, block)) {
+		proc_crypto_field(block, "driver", value);
+		if (!strcmp(value, driver)) {
+			proc_crypto_field(block, field, value);
+			break;
 		}
-		if (!strcmp(name, field))
-			strcpy(found, text);
-		ours |= !strcmp(name, "driver") && !strcmp(text, driver);
+		value[0] = '\0';
 	}
 	fclose(f);
-	if (ours)
-		strcpy(value, found);
 }
 
 static const struct {

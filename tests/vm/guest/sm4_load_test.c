@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 
+#include "proc_crypto.h"
 #include "weights_common.h"
 
 #define LEN	(6 * MIB + 777)
@@ -54,29 +55,32 @@ static int load_many(int times)
 /* The driver of gcm(sm4) with the highest priority, and how many use it. */
 static int users_of_best(char best[128])
 {
-	char line[256], field[64], text[128], name[128] = "", driver[128] = "";
-	int max = -1, users = -1, now = 0, refcnt = 0;
+	char block[PROC_CRYPTO_BYTES], name[128], priority[128], refcnt[128];
 	FILE *f = fopen("/proc/crypto", "re");
+	int max = -1, users = -1;
 
-	while (f && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%63s : %127[^\n]", field, text) != 2)
+	while (f && proc_crypto_next(f, block)) {
+		proc_crypto_field(block, "name", name);
+		proc_crypto_field(block, "priority", priority);
+		if (strcmp(name, "gcm(sm4)") || atoi(priority) <= max)
 			continue;
-		if (!strcmp(field, "name"))
-			strcpy(name, text);
-		else if (!strcmp(field, "driver"))
-			strcpy(driver, text);
-		else if (!strcmp(field, "priority"))
-			now = atoi(text);
-		else if (!strcmp(field, "refcnt"))
-			refcnt = atoi(text);
-		else if (!strcmp(field, "selftest") && !strcmp(name, "gcm(sm4)") && now > max) {
-			max = now;
-			users = refcnt;
-			strcpy(best, driver);
-		}
+		max = atoi(priority);
+		proc_crypto_field(block, "refcnt", refcnt);
+		users = atoi(refcnt);
+		proc_crypto_field(block, "driver", best);
 	}
 	if (f)
 		fclose(f);
+	return users;
+}
+
+/* The same once nobody uses it: requests under way do, and since 6.12 the self-tests, which follow a module's loading. */
+static int users_at_rest(char best[128])
+{
+	int users;
+
+	for (int tries = 0; (users = users_of_best(best)) != 1 && tries < 3000; tries++)
+		usleep(10000);
 	return users;
 }
 
@@ -101,7 +105,7 @@ static void test_in_use(void)
 	char best[128] = "";
 	pthread_t thread;
 
-	before = users_of_best(best);
+	before = users_at_rest(best);
 	printf("# gcm(sm4) is %s\n", best);
 	check(strstr(best, "gcm-sm4-sits-"), "in use: gcm(sm4) is ours");
 	*stop = 0;
@@ -125,7 +129,7 @@ static void test_in_use(void)
 	check(!loads.vanished || removed, "in use: %d found no cipher, it was removed %d times", loads.vanished, removed);
 	check(more, "in use: seen %d times", more);
 	check(refused, "in use: the module can't be removed, %d times", refused);
-	check_int(users_of_best(best), before, "in use: not any more");
+	check_int(users_at_rest(best), before, "in use: not any more");
 }
 
 /* -------------------------------------------------------------------------------------- processors */
@@ -262,7 +266,7 @@ static int load_until_killed(void *arg)
 static void test_killed(void)
 {
 	char best[128] = "";
-	int before = users_of_best(best), seen = 0, tries = 0;
+	int before = users_at_rest(best), seen = 0;
 
 	for (int i = 0; i < 5; i++) {
 		pid_t pid;
@@ -283,9 +287,7 @@ static void test_killed(void)
 	}
 	check_int(seen, 5, "killed: five times in a load");
 	/* Requests under way end before the cipher is let go of. */
-	while (users_of_best(best) != before && tries++ < 3000)
-		usleep(10000);
-	check_int(users_of_best(best), before, "killed: the cipher is not in use any more");
+	check_int(users_at_rest(best), before, "killed: the cipher is not in use any more");
 	check_int(load_many(2), 0, "killed: loads afterwards");
 }
 

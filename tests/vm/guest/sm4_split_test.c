@@ -23,6 +23,7 @@
 #include "crypto/sm4.h"
 #include "tests/unit/crypto/reference.h"
 #include "tests/vm/guest/kmod/sits_test_sm4.h"
+#include "tests/vm/guest/proc_crypto.h"
 
 #define MAX_LEN		(1u << 20)
 #define FUZZ_LEN	20000u
@@ -518,16 +519,16 @@ static void test_registers_survive(void **state)
 
 static int setup(void **state)
 {
+	char block[PROC_CRYPTO_BYTES], driver[128];
 	FILE *f;
-	char line[256], name[64];
 
 	dev = open(SITS_TEST_SM4_DEV, O_RDWR | O_CLOEXEC);
 	f = fopen("/proc/crypto", "re");
 	if (dev < 0 || !f)
 		return -1;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "driver : ctr-sm4-sits-%31s", name) == 1 && nr_variants < 4)
-			strcpy(variants[nr_variants++], name);
+	while (nr_variants < 4 && proc_crypto_next(f, block))
+		if (proc_crypto_field(block, "driver", driver) && sscanf(driver, "ctr-sm4-sits-%31s", variants[nr_variants]) == 1)
+			nr_variants++;
 	fclose(f);
 	return 0;
 }
