@@ -30,7 +30,6 @@
 /* As the options were first; info came later. */
 #define OPTS_SIZE_MIN	offsetof(struct sits_seal_opts, info)
 
-#define CHUNK_DEFAULT	(1u << 20)
 #define SPAN_CHUNKS_MAX	(SITS_PUMP_SPAN_BYTES / SITS_SEALED_CHUNK_MIN)
 #define OUTPUT_MODE	0644	/* less the umask: it holds ciphertext */
 
@@ -77,7 +76,7 @@ static int get_opts(struct sits_ctx *ctx, const struct sits_seal_opts *opts, str
 		return -EINVAL;
 	}
 	if (!o->chunk_bytes)
-		o->chunk_bytes = CHUNK_DEFAULT;
+		o->chunk_bytes = SITS_SEALED_CHUNK_DEFAULT;
 	if (o->chunk_bytes & (o->chunk_bytes - 1) || o->chunk_bytes < SITS_SEALED_CHUNK_MIN ||
 	    o->chunk_bytes > SITS_SEALED_CHUNK_MAX) {
 		sits_log(ctx, SITS_LOG_ERR, "chunk size %u: must be a power of two from %u to %u bytes", o->chunk_bytes,

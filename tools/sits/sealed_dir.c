@@ -20,17 +20,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "crypto/sealed.h"
 #include "daemon/manifest.h"
 #include "sits/context.h"
 #include "sits/region.h"
 #include "sits/sealed.h"
 #include "tools/sits/cmd.h"
 #include "tools/sits/tool_dir.h"
-
-/* A sealed file: docs/sealed-file.md. */
-#define PAGE_BYTES	4096u
-#define TAG_BYTES	16u
-#define CHUNK_DEFAULT	(1u << 20)	/* of sits_seal() */
 
 #define TMP_MARK	".sits-tmp."
 #define OLD_MARK	".sits-old."
@@ -305,11 +301,15 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 	return (n + to - 1) / to * to;
 }
 
+/* What becomes of so many bytes; 0 where nothing does, which sits_seal() says why. */
 static uint64_t sealed_bytes(const struct sealing *s, uint64_t plain)
 {
-	uint64_t chunk = s->opts.chunk_bytes ? s->opts.chunk_bytes : CHUNK_DEFAULT;
+	static const uint8_t salt[SITS_SEALED_SALT_LEN];
+	uint8_t page[SITS_SEALED_HDR_BYTES];
+	struct sits_sealed_hdr hdr;
 
-	return PAGE_BYTES + round_up(TAG_BYTES * ((plain + chunk - 1) / chunk), PAGE_BYTES) + plain;
+	return sits_sealed_compose(page, &hdr, salt, s->opts.chunk_bytes ? s->opts.chunk_bytes : SITS_SEALED_CHUNK_DEFAULT, plain, "size", 0) ?
+	       0 : hdr.file_bytes;
 }
 
 /*

@@ -19,6 +19,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "tests/unit/model/may_fail.h"
+
 static char dir[] = "/tmp/sits-versions-XXXXXX";
 static char state[64], file[128];
 
@@ -55,20 +57,6 @@ static void raise_to(const char *id, uint64_t v)
 
 	if (sits_versions_raise(state, id, v, &diag))
 		fail_msg("%s", diag.msg);
-}
-
-/* Calls for memory of jansson from now on until one fails. -1: none does. */
-static long left = -1;
-static bool failed;
-
-static void *may_fail(size_t n)
-{
-	if (left >= 0 && !left--) {
-		failed = true;
-		errno = ENOMEM;
-		return NULL;
-	}
-	return malloc(n);
 }
 
 static void record_only_rises(void **unused)

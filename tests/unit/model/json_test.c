@@ -13,21 +13,9 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/model/may_fail.h"
+
 static const struct sits_json_limits limits = { .bytes = 4096, .values = 100 };
-
-/* Calls for memory from now on until one fails. -1: none does. */
-static long left = -1;
-static bool failed;
-
-static void *may_fail(size_t n)
-{
-	if (left >= 0 && !left--) {
-		failed = true;
-		errno = ENOMEM;
-		return NULL;
-	}
-	return malloc(n);
-}
 
 static int parse(const char *text, json_t **out, struct sits_diag *diag)
 {

@@ -17,23 +17,11 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/model/may_fail.h"
+
 #define INDEX "model.safetensors.index.json"
 
 static char dir[] = "/tmp/sits-tool-dir-XXXXXX";
-
-/* Calls for memory of jansson from now on until one fails. -1: none does. */
-static long left = -1;
-static bool failed;
-
-static void *may_fail(size_t n)
-{
-	if (left >= 0 && !left--) {
-		failed = true;
-		errno = ENOMEM;
-		return NULL;
-	}
-	return malloc(n);
-}
 
 static void write_file(const char *name, const char *text)
 {
